@@ -20,11 +20,12 @@ struct NewTensor {
 };
 
 /// The bytes of the model file at `path` where the tensors of these names, initializers or values of Constant nodes,
-/// have new elements; all else is as it was. `replaced` gets the names that were found. The tensors lie in the file
-/// itself. Needs: a file that import_onnx accepts. Errors: kUnreadableFile, kMalformedFile; kBadParameter where a
-/// tensor has another type or shape than its new one; kUnsupportedType where another tensor lies in a file beside the
-/// model, which would be missing beside the new one; kLimitExceeded beyond the 2 GiB that one ONNX file can hold.
-Result<std::string> export_onnx(const std::string& path, const std::map<std::string, NewTensor>& tensors,
-                                std::set<std::string>& replaced);
+/// have new elements; all else is as it was. `replaced` gets the names that were found. All tensors lie in the file
+/// itself, those too that lay in files beside it, which are opened as an import with this trusted root opens them.
+/// Needs: a file that import_onnx accepts. Errors: kUnreadableFile, kMalformedFile, those of ExternalData;
+/// kBadParameter where a tensor has another type or shape than its new one; kLimitExceeded beyond the 2 GiB that one
+/// ONNX file can hold.
+Result<std::string> export_onnx(const std::string& path, const std::string& trusted_root,
+                                const std::map<std::string, NewTensor>& tensors, std::set<std::string>& replaced);
 
 }  // namespace graphpipe::frontend

@@ -162,6 +162,31 @@ Diagnostic untrainable(std::string message, std::string hint) {
   return {.code = Code::kUntrainable, .origin = {}, .message = std::move(message), .hint = std::move(hint)};
 }
 
+/// Why no gradient of the loss reaches a parameter: the first operator without a gradient between them, or none is.
+Diagnostic nothing_reached(const Graph& graph, ValueId loss) {
+  IdSet<ValueId> behind(graph.value_count());  // what the loss depends on
+  behind.insert(loss);
+  for (size_t i = graph.node_count(); i-- > 0;) {
+    const Node& node = graph.node(NodeId(i));
+    if (std::ranges::none_of(node.outputs, [&](ValueId output) { return behind.contains(output); })) continue;
+    for (ValueId input : node.inputs)
+      if (input.valid()) behind.insert(input);
+  }
+  const IdSet<ValueId> needs = find_values_with_gradient(graph);
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    const auto has_gradient = [&](ValueId value) { return value.valid() && needs.contains(value); };
+    if (std::ranges::none_of(node.inputs, has_gradient) || std::ranges::any_of(node.outputs, has_gradient)) continue;
+    if (std::ranges::none_of(node.outputs, [&](ValueId output) { return behind.contains(output); })) continue;
+    Diagnostic problem = untrainable(
+        text("no gradient of the loss passes through this ", node.op, ", behind which the trainable parameters lie"),
+        "name an output before it, or replace the operator by one that has a gradient");
+    problem.origin = origin_of(graph, id);
+    return problem;
+  }
+  return untrainable("the loss does not depend on any trainable parameter", "name an output that depends on one");
+}
+
 }  // namespace
 
 Result<Graph> differentiate(Graph graph, const PassContext& context) {
@@ -180,10 +205,8 @@ Result<Graph> differentiate(Graph graph, const PassContext& context) {
   if (!any)
     return untrainable("no parameter of the model is trainable", "free one with --parameters, or --freeze less");
   GP_TRY(Graph result, Differentiator(std::move(graph)).run(loss_value));
+  if (result.gradient_shares().empty()) return nothing_reached(result, loss_value);
   freeze_unreached(result, context);
-  if (result.gradient_shares().empty())
-    return untrainable("the loss does not depend on any trainable parameter",
-                       "name an output that depends on one, or replace the operators without a gradient between them");
   return drop_dead_nodes(std::move(result), context);
 }
 

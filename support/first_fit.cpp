@@ -18,31 +18,29 @@ void raise_culprits(const std::vector<SectionBuffer>& buffers, const FirstFit& f
   });
 }
 
+struct Placed {
+  int64_t offset;
+  SectionBuffer buffer;
+};
+
 }  // namespace
 
 FirstFit first_fit(const std::vector<SectionBuffer>& buffers, const std::vector<int>& order) {
   FirstFit fit;
   fit.offsets.assign(buffers.size(), 0);
-  std::vector<int> placed;
-  std::vector<std::pair<int64_t, int64_t>> taken;  // offset and end of those that live together with the buffer
+  std::vector<Placed> placed;  // by offset: what is lowest is met first, and the walk ends at the first gap
+  placed.reserve(order.size());
   for (const int index : order) {
     const SectionBuffer& buffer = buffers[static_cast<size_t>(index)];
-    taken.clear();
-    for (const int other : placed) {
-      const SectionBuffer& below = buffers[static_cast<size_t>(other)];
-      if (!live_together(buffer, below)) continue;
-      const int64_t offset = fit.offsets[static_cast<size_t>(other)];
-      taken.emplace_back(offset, offset + below.size);
-    }
-    std::ranges::sort(taken);
     int64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + buffer.size <= begin) break;
-      offset = std::max(offset, aligned_up(end, buffer.alignment));
+    for (const Placed& below : placed) {
+      if (offset + buffer.size <= below.offset) break;
+      const int64_t end = below.offset + below.buffer.size;
+      if (end > offset && live_together(buffer, below.buffer)) offset = aligned_up(end, buffer.alignment);
     }
     fit.offsets[static_cast<size_t>(index)] = offset;
     fit.height = std::max(fit.height, offset + buffer.size);
-    placed.push_back(index);
+    placed.insert(std::ranges::upper_bound(placed, offset, {}, &Placed::offset), {offset, buffer});
   }
   return fit;
 }

@@ -10,7 +10,8 @@ struct FirstFit {
   int64_t height = 0;
 };
 
-/// `order` holds every index once. Time: pairs of buffers that live together, and the square of the buffers, cheaply.
+/// `order` holds every index once. Time: the square of the buffers, a few instructions a pair; what finds room low sees
+/// few of the others.
 FirstFit first_fit(const std::vector<SectionBuffer>& buffers, const std::vector<int>& order);
 
 /// The lowest of several orders, each improved by placing earlier what stuck out (as "squeaky wheel" optimisation:

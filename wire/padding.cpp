@@ -70,6 +70,9 @@ std::string write_paddings(const std::vector<Padding>& paddings) {
 Result<DataTable> with_paddings(DataTable table, const std::vector<Padding>& paddings) {
   Diagnostics problems;
   for (const Padding& padding : paddings) {
+    const auto other = std::ranges::find(paddings, padding.name, &Padding::name);
+    if (other->number != padding.number)
+      problems.push_back(usage(padding, "another --pad fills the same input with another number", "leave one out"));
     const auto entry = std::ranges::find(table.entries, padding.name, &DataEntry::name);
     if (entry == table.entries.end()) {
       std::string names;

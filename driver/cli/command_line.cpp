@@ -1,6 +1,9 @@
 // The command line: finds the verb, refuses unknown words with the nearest known one, and maps every outcome to an exit
 // code of wire/exit_codes.h.
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -116,6 +119,9 @@ Status read_words(CLI::App& app, const CommandEntry& row, std::vector<std::strin
     // An unset variable of a script, most likely.
     if (std::ranges::find(option->results(), "") != option->results().end())
       return wrong_word(row, option->get_name() + " is given an empty value");
+    for (const std::string& value : option->results())
+      if (std::ranges::find(known, value.substr(0, value.find('='))) != known.end())
+        return wrong_word(row, option->get_name() + " is followed by the flag " + shown(value) + " and not by a value");
   }
   if (options.config_user && !options.config.empty())
     GP_TRY_VOID(read_config(options.config, *options.config_user, options));
@@ -172,6 +178,14 @@ int run_words(const std::vector<std::string>& words) {
                      " (`graphpipe --help` lists them)");
 }
 
+// Started with one of them closed, files and pipes of ours would take its number, and children would get them as their
+// output. What is held open here still cannot be written.
+void hold_standard_descriptors() {
+  int held = open("/dev/null", O_RDONLY);
+  while (held >= 0 && held <= STDERR_FILENO) held = open("/dev/null", O_RDONLY);
+  if (held >= 0) close(held);
+}
+
 }  // namespace
 
 Result<ReadCommand> read_command(const CommandEntry& verb, const std::vector<std::string>& words) {
@@ -190,6 +204,7 @@ Result<ReadCommand> read_command(const CommandEntry& verb, const std::vector<std
 }
 
 int run_command_line(int argc, char** argv) {
+  hold_standard_descriptors();
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   // A result that could not be written is a failure: the pipe was closed, or the disk is full.
   if (std::cout.flush()) return code;

@@ -48,7 +48,8 @@ std::vector<std::string> words_of(const wire::RunFlag& flag, const TomlNode& nod
     if (std::optional<std::string> word = word_of(node)) words.push_back(*std::move(word));
     return words;
   }
-  for (const TomlNode& each : node.list) {
+  const std::span<const TomlNode> all = node.is(TomlKind::kList) ? node.list : std::span(&node, 1);
+  for (const TomlNode& each : all) {
     std::optional<std::string> word = group_word(each);
     if (!word) return {};
     words.push_back(*std::move(word));
@@ -127,6 +128,18 @@ std::string group_table(const std::string& word) {
   return lines;
 }
 
+std::string single_value(const wire::RunFlag& flag, const std::string& word) {
+  return flag.is_switch() ? "true" : toml_value(word);
+}
+
+// Of a word in each line.
+std::string list_of(const std::string& lines) {
+  std::string values;
+  for (const std::string_view one : split(lines, "\n"))
+    values += (values.empty() ? "" : ", ") + toml_value(std::string(one));
+  return "[" + values + "]";
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> words_of_config(const std::string& path, const std::vector<KnownFlag>& known,
@@ -181,10 +194,9 @@ std::string config_text(const wire::RunOptions& options) {
   for (const wire::RunFlag& flag : wire::run_flags()) {
     const std::string word = flag.write(options);
     if (flag.user == wire::FlagUser::kProgram || word == flag.write(defaults)) continue;
-    std::istringstream each(word);
-    for (std::string one; flag.repeats && std::getline(each, one);) groups += group_table(one);
-    if (!flag.repeats)
-      lines += std::string(flag.name + 2) + " = " + (flag.is_switch() ? "true" : toml_value(word)) + "\n";
+    if (flag.name == std::string_view("--group"))
+      for (const std::string_view one : split(word, "\n")) groups += group_table(std::string(one));
+    else lines += std::string(flag.name + 2) + " = " + (flag.repeats ? list_of(word) : single_value(flag, word)) + "\n";
   }
   return lines + groups;
 }

@@ -170,6 +170,8 @@ constexpr OptionNeed kLoss = {[](const Options& options) { return !options.train
 constexpr OptionNeed kOptimizer = {[](const Options& options) { return !runs_forwards_only(options.plan.policy); },
                                    "the policy runs forwards only and trains nothing",
                                    "leave it out, or take a policy that trains"};
+constexpr OptionNeed kOwnOrder = {[](const Options& options) { return options.plan.order.file.empty(); },
+                                  "--order gives the order, and it is used as it is", "leave one of them out"};
 constexpr OptionNeed kSyntheticData = {[](const Options& options) { return options.run.data.folder.empty(); },
                                        "the data are given, and times do not depend on random numbers", "leave it out"};
 
@@ -196,6 +198,11 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"plan,compare", "--no-traffic", &kForeign},
     {"plan,compare", "--no-recompute", &kForeign},
     {"lint", "--batch", &kLoss},
+    {"lint", "--precision", &kLoss},
+    {"lint", "--contrastive", &kLoss},
+    {"plan,compile", "--group", &kOwnOrder},
+    {"plan,compile", "--backward", &kOwnOrder},
+    {"plan,compile", "--vertical-sync", &kOwnOrder},
     {"profile", "--seed", &kSyntheticData},
 };
 

@@ -26,7 +26,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) == 0) return lock;
   // Some network file systems cannot lock; there it is up to the user not to run two compilations in one folder.
   if (errno != EWOULDBLOCK) return lock;
-  return cannot("another graphpipe is generating or building it", "wait until it has ended, or choose another folder");
+  return cannot("another graphpipe is writing into it", "wait until it has ended, or choose another folder");
 }
 
 FolderLock::FolderLock(FolderLock&& other) noexcept

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <map>
 
+#include "support/signal_echo.h"
+
 namespace graphpipe::driver {
 namespace {
 
@@ -24,7 +26,10 @@ std::atomic<int> g_signal = 0;
 std::atomic<int> g_interrupts = 0;
 std::atomic<bool> g_interrupted = false, g_checkpoint_requested = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+SignalEcho g_interrupt_echo;
+
 void remember_signal(int signal) {
+  if (g_interrupt_echo.take() == SignalKind::kEcho) return;
   g_signal = signal;
   ++g_interrupts;
   g_interrupted = true;
@@ -59,7 +64,9 @@ struct Child {
                          const std::vector<char*>& variables, int output, bool join_errors, int failure, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  signal(SIGINT, SIG_IGN);   // a terminal's Ctrl-C reaches the whole group; the launcher decides what follows
+  // A terminal's Ctrl-C and its end reach the whole group; the launcher decides what follows.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);
   signal(SIGUSR1, SIG_IGN);  // one that comes before the program listens must not end it
   if (command.own_group) setpgid(0, 0);
   dup2(output, STDOUT_FILENO);
@@ -298,6 +305,9 @@ const std::atomic<bool>& interrupt_flag() { return g_interrupted; }
 void catch_interrupts() {
   catch_signal(SIGINT, remember_signal);
   catch_signal(SIGTERM, remember_signal);
+  struct sigaction hang_up {};
+  sigaction(SIGHUP, nullptr, &hang_up);
+  if (hang_up.sa_handler != SIG_IGN) catch_signal(SIGHUP, remember_signal);  // nohup has it ignored
 }
 void catch_checkpoint_requests() { catch_signal(SIGUSR1, remember_checkpoint_request); }
 

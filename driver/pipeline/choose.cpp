@@ -71,7 +71,7 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
 
 /// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
 /// orders are searched to the end when they have been compared.
-constexpr int64_t kActionsOfCandidate = 50'000;
+constexpr int64_t kActionsOfCandidate = 90'000;
 constexpr size_t kSearchedPlans = 4;
 
 /// Puts the plan first that is the best of the first few with the orders that `request.evaluate` finds now.
@@ -146,6 +146,9 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
   }
   for (const std::string& flag : options.replicas) {
     GP_TRY(const partitioner::ForcedReplicas forced, parse_replicas(flag));
+    if (std::ranges::find(request.replicas, forced.stage, &partitioner::ForcedReplicas::stage) !=
+        request.replicas.end())
+      return usage("--replicas " + flag, "another --replicas is about the same stage", "leave one of them out");
     request.replicas.push_back(forced);
   }
   request.shard_optimizer_state = options.shard_optimizer;

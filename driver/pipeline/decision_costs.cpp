@@ -58,6 +58,8 @@ DecisionCost with_one_micro_batch(const Pipeline& pipeline, const std::set<int64
 
 std::vector<DecisionCost> decision_costs(const Pipeline& pipeline) {
   std::vector<DecisionCost> costs;
+  // An order that was written by hand has no policy that could order other stages.
+  if (scheduler::find_policy(pipeline.plan.policy) == nullptr) return costs;
   if (action_count(pipeline.built.schedule) > kMaxReplannedActions || pipeline.stages.stages.size() < 2) return costs;
   if (pipeline.plan.execution == ir::Execution::kGraph) {
     Pipeline changed = pipeline;

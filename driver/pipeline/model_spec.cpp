@@ -1,6 +1,8 @@
 #include "driver/pipeline/model_spec.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "driver/cli/usage.h"
 #include "driver/launch/digest.h"
@@ -43,9 +45,13 @@ Result<std::string> lines_of_module(const std::string& model) {
                     .hint = "export the model again with graphpipe.export, or remove this file"};
 }
 
+// In one order: that of the flags means nothing.
 std::string bindings_text(const ir::ModelSpec& spec) {
+  std::set<std::string> bindings;
+  for (const ir::SymbolBinding& binding : spec.bindings)
+    bindings.insert(text(binding.symbol.raw(), "=", binding.size, " "));
   std::string all;
-  for (const ir::SymbolBinding& binding : spec.bindings) all += text(binding.symbol.raw(), "=", binding.size, " ");
+  for (const std::string& binding : bindings) all += binding;
   return all;
 }
 
@@ -69,6 +75,9 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
   spec.trusted_root = ModelText(model.trusted_root);
   for (const std::string& flag : model.bindings) {
     GP_TRY(ir::SymbolBinding binding, parse_binding(flag));
+    const auto other = std::ranges::find(spec.bindings, binding.symbol, &ir::SymbolBinding::symbol);
+    if (other != spec.bindings.end() && other->size != binding.size)
+      return usage("--bind " + flag, "another --bind gives the same dimension another size", "leave one of them out");
     spec.bindings.push_back(std::move(binding));
   }
   spec.one_sample = model.one_sample;

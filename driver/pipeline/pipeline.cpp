@@ -194,8 +194,10 @@ Status use_given_plan(Pipeline& pipeline, const Options& options) {
   pipeline.plan.planner = "manual";
   pipeline.plan.execution = pipeline.priced.execution = given.execution;
   pipeline.plan.assignment = std::move(given.assignment);
-  const bool keeps_policy = given.schedule || (!options.plan.execute.empty() && !options.given.contains("--policy"));
-  if (keeps_policy && !given.policy.empty()) pipeline.plan.policy = given.policy;
+  // An order that was written by hand has no policy to order the stages anew.
+  const bool orders_anew = !options.plan.execute.empty() && !options.given.contains("--policy") &&
+                           scheduler::find_policy(given.policy) != nullptr;
+  if ((given.schedule || orders_anew) && !given.policy.empty()) pipeline.plan.policy = given.policy;
   pipeline.plan.schedule = std::move(given.schedule);
   if (pipeline.plan.schedule) pipeline.plan.drain_every = given.drain_every;
   return Ok{};

@@ -57,6 +57,10 @@ int report_problems(const Options& options, std::string_view verb, const Diagnos
   return code == wire::kExitOk ? static_cast<int>(wire::kExitInternal) : code;
 }
 
+bool takes_color(const Options& options) {
+  return options.output.empty() && isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+}
+
 int end_code(bool complete) {
   if (interrupted()) return 128 + interrupting_signal();
   return complete ? wire::kExitOk : wire::kExitPartial;

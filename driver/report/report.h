@@ -14,6 +14,9 @@ namespace graphpipe::driver {
 /// Prints problems to stderr (with --json also a flat object to stdout) and returns the exit code they lead to.
 int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems);
 
+/// Whether what a verb draws goes to a terminal, which shows colours.
+bool takes_color(const Options& options);
+
 /// The exit code of a verb that has its answer: interrupted, partial, or ok.
 int end_code(bool complete);
 

@@ -100,7 +100,8 @@ class KeyMaker {
 /// Collects the columns of a report.
 struct RowReader {
   SweepRow row;
-  bool is_error = false;  // the diagnostic that is being read
+  bool is_error = false;     // the diagnostic that is being read
+  std::string code, origin;  // its own
 
   std::string operator()(const files::JsonEvent& event) {
     const std::vector<std::string>& path = event.path;
@@ -118,8 +119,12 @@ struct RowReader {
     return "";
   }
   void read_diagnostic(const std::string& field, std::string_view words) {
+    if (field == "code") code = words;
     if (field == "severity") is_error = words == "error";
-    if (field == "message" && is_error && row.error.empty()) row.error = words;
+    if (field == "origin") origin = words;
+    if (field != "message" || !is_error || !row.error.empty()) return;
+    row.code = code;
+    row.error = (origin.empty() ? "" : origin + ": ") + std::string(words);
   }
 };
 
@@ -236,14 +241,15 @@ class PlanMaker {
       // A refusal is not kept: the file, or a data file of it, may be repaired before the next sweep.
       return code == wire::kExitInputRefused ? Status(Ok{}) : file_.add(cell, report);
     }
-    std::string words;
-    for (const std::string& word : cell.words) words += " " + word;
-    return Diagnostic{.code = Code::kEnvironment,
-                      .origin = ModelText("graphpipe plan" + words),
-                      .message = row.ok() && !row->error.empty()
-                                     ? Terminal::encode_text(row->error).str()
-                                     : text("it ended with exit code ", code, ", signal ", finished->ending.signal),
-                      .hint = "run that command by itself; the plans made so far are kept"};
+    // The others may have plans all the same. Not kept: it is made again when the sweep is.
+    rows_[cell.key] = {.error = row.ok() && !row->error.empty() ? row->error : ending_of(finished->ending),
+                       .is_defect = true};
+    return Ok{};
+  }
+
+  static std::string ending_of(const Ending& ending) {
+    return ending.signal != 0 ? text("it ended by signal ", ending.signal)
+                              : text("it ended with exit code ", ending.exit_code);
   }
 
   const std::string program_ = this_program();

@@ -14,6 +14,12 @@
 
 namespace graphpipe::driver {
 
+/// What a sweep writes, by name.
+inline constexpr const char* kSweepCells = "cells.jsonl";
+inline constexpr const char* kSweepCsv = "table.csv";
+inline constexpr const char* kSweepTable = "table.json";
+inline constexpr const char* kSweepPlot = "plot.svg";
+
 struct SweepCell {
   /// By axis.
   std::vector<std::string> values;
@@ -29,8 +35,12 @@ struct SweepCell {
 /// What is known of a plan: numbers by column, and why there is none.
 struct SweepRow {
   std::map<std::string, double> numbers;
-  std::string limit, error;
+  std::string limit;
+  /// Why there is no plan: in words, and the name of the code (code_name).
+  std::string error, code;
   bool complete = true;
+  /// Its process ended otherwise than a plan's should: by a signal, or by a defect of ours.
+  bool is_defect = false;
 };
 
 /// All combinations. Measures nothing. Errors: those of reading a model, a file that the flags name, or that of
@@ -46,7 +56,7 @@ struct SweepProgress {
 
 /// Makes the plans that the file has not, `jobs` at a time, and adds each as it comes. Returns the rows, by cell; an
 /// interrupt leaves the rest out (absent). Errors: kUsage where the file is not of a sweep; kEnvironment where it
-/// cannot be written or a plan's process ends otherwise than it should.
+/// cannot be written or no process can be started.
 Result<std::map<std::string, SweepRow>> make_plans(const std::vector<SweepCell>& cells, const std::string& file,
                                                    int jobs, const std::function<void(SweepProgress)>& progress);
 

@@ -66,6 +66,11 @@ Result<std::vector<std::string>> planners_of(const Options& options) {
     if (row.name != "manual" && row.name != "exhaustive") usual.emplace_back(row.name);
   }
   if (options.planners.empty()) return usual;
+  for (const std::string_view name : split(options.planners, ","))
+    if (name == "manual")
+      return usage("--planners " + options.planners,
+                   "the stages of 'manual' are those of a plan file, which compare reads none of",
+                   "leave it out; `graphpipe report A.json B.json` shows plans beside each other");
   return names_of("--planners", options.planners, known);
 }
 

@@ -28,8 +28,13 @@ std::vector<int64_t> dims_of(const ir::TensorType& type) {
 
 // The file's values for the model's parameters, under all of their names. Reports up to kMaxProblems problems at once.
 Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
-  GP_TRY(const files::SafetensorsIndex index,
-         wire::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size())));
+  const auto parsed = wire::parse_safetensors(file.text(), static_cast<int64_t>(file.bytes().size()));
+  if (!parsed) {
+    Diagnostics problems = parsed.problems();
+    for (Diagnostic& problem : problems) problem.origin = ModelText(file.path());
+    return problems;
+  }
+  const files::SafetensorsIndex& index = *parsed;
   std::map<std::string, const files::TensorEntry*> saved;
   for (const files::TensorEntry& entry : index.tensors) saved[entry.name.raw()] = &entry;
   Tensors tensors;
@@ -78,7 +83,8 @@ Status check_all_replaced(const ir::Graph& graph, const std::set<std::string>& r
 
 Status write_model(const Pipeline& pipeline, const Tensors& tensors, const std::string& path) {
   std::set<std::string> replaced;
-  GP_TRY(const std::string model, frontend::export_onnx(pipeline.model.imported.files.front(), tensors, replaced));
+  GP_TRY(const std::string model, frontend::export_onnx(pipeline.model.imported.files.front(),
+                                                        pipeline.plan.spec.trusted_root.raw(), tensors, replaced));
   GP_TRY_VOID(check_all_replaced(pipeline.model.graph, replaced));
   GP_TRY(OutputFile file, OutputFile::create(path));
   GP_TRY_VOID(file.write(model));

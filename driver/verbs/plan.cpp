@@ -2,8 +2,6 @@
 
 #include "files/plan.h"
 
-#include <unistd.h>
-
 #include <iostream>
 
 #include "driver/cli/commands.h"
@@ -24,13 +22,13 @@
 namespace graphpipe::driver {
 namespace {
 
-std::string drawing(const Pipeline& pipeline, const std::string& format) {
+std::string drawing(const Pipeline& pipeline, const Options& options) {
+  const std::string& format = options.format;
   const auto& built = pipeline.built;
   if (format == "svg") return timeline_picture(pipeline);
   if (format == "trace") return scheduler::trace_json(pipeline.stages, built.schedule, built.timeline, built.memory);
-  return scheduler::gantt_text(
-      pipeline.stages, built.schedule, built.timeline,
-      {.width = 110, .color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr, .metrics = false});
+  return scheduler::gantt_text(pipeline.stages, built.schedule, built.timeline,
+                               {.width = 110, .color = takes_color(options), .metrics = false});
 }
 
 // Reads a trace that a run has written; any other file is refused, so that nothing else gets into the joined trace.
@@ -90,11 +88,15 @@ int run_simulate(const Options& options) {
   const std::string plan_file = plan_file_of(options.input);
   if (const Status output = check_output(options, {&plan_file, 1}); !output)
     return report_problems(options, "simulate", output.problems());
+  if (options.json && options.output.empty() && options.format != "text")
+    return report_problems(options, "simulate",
+                           {usage("--format " + options.format, "with --json the picture would be drawn nowhere",
+                                  "name a file for it with -o, or leave one of them out")});
   const Result<Pipeline> pipeline = with_places(load_pipeline(options.input, options.model.trusted_root));
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
   if (const Status spared = check_output(options, pipeline->model.imported.files); !spared)
     return report_problems(options, "simulate", spared.problems());
-  std::string picture = drawing(*pipeline, options.format);
+  std::string picture = drawing(*pipeline, options);
   if (!options.executed.empty()) {
     const Result<std::string> executed = read_executed(options);
     if (!executed) return report_problems(options, "simulate", executed.problems());

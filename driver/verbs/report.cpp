@@ -82,7 +82,9 @@ Status write_sweep_report(const Options& options, const std::string& input, cons
   if (options.inputs.size() != 1 || options.format != "html" || !options.measured.empty())
     return usage(input, "it is the table of a sweep, which is a page of its own",
                  "name it alone, without --format and --measured");
-  GP_TRY_VOID(check_output(options, {&table_file, 1}));
+  const std::filesystem::path folder = std::filesystem::path(table_file).parent_path();
+  const std::vector<std::string> of_sweep = {table_file, folder / kSweepCells, folder / kSweepCsv, folder / kSweepPlot};
+  GP_TRY_VOID(check_output(options, of_sweep));
   GP_TRY(const SweepTable table, read_sweep_table(table_file));
   return files::write_file(options.output, sweep_page(input, table));
 }

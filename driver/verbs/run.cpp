@@ -19,6 +19,7 @@
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "support/output_file.h"
+#include "wire/checkpoint.h"
 #include "wire/exit_codes.h"
 #include "wire/run_outputs.h"
 
@@ -65,6 +66,13 @@ Status check_written_files(const Options& options) {
   return Ok{};
 }
 
+bool holds_checkpoint(const std::string& folder) {
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent))
+    if (wire::step_of_checkpoint(entry.path().filename().string())) return true;
+  return false;
+}
+
 // Starts the run again if a device died or stalled: that is not the fault of the model or its data, so the next try may
 // succeed. The run resumes from its checkpoint folder; without a checkpoint there, it starts from the beginning.
 Result<RunOutcome> launch_again(const Options& options, int device_count, wire::RunOptions run) {
@@ -72,7 +80,9 @@ Result<RunOutcome> launch_again(const Options& options, int device_count, wire::
     GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
     if (outcome.exit_code != wire::kExitPeerFailed || left == 0 || interrupted()) return outcome;
     std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1 << "\n";
-    run.checkpoint.resume = run.checkpoint.folder;
+    // A run that began from another folder's checkpoint does so again until it has one of its own.
+    if (run.checkpoint.resume.empty() || holds_checkpoint(run.checkpoint.folder))
+      run.checkpoint.resume = run.checkpoint.folder;
   }
 }
 

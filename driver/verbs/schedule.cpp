@@ -1,7 +1,5 @@
 // graphpipe schedule: a policy's order without a model, in the forms that people and other programs read.
 
-#include <unistd.h>
-
 #include <iostream>
 
 #include "driver/cli/commands.h"
@@ -37,14 +35,14 @@ Result<std::string> csv_with_communication(const StandaloneSchedule& standalone)
   return files::print_schedule_csv(csv);
 }
 
-std::string picture_text(const StandaloneSchedule& standalone) {
-  const bool color = isatty(STDOUT_FILENO) != 0 && getenv("NO_COLOR") == nullptr;
+std::string picture_text(const StandaloneSchedule& standalone, bool color) {
   return scheduler::gantt_text(standalone.graph, standalone.schedule, standalone.timeline,
                                {.width = 110, .color = color, .metrics = false}) +
          standalone_text(standalone);
 }
 
-Result<std::string> form_of(const StandaloneSchedule& standalone, const std::string& format) {
+Result<std::string> form_of(const StandaloneSchedule& standalone, const Options& options) {
+  const std::string& format = options.format;
   if (format == "csv") return csv_text(standalone);
   if (format == "csv-comms") return csv_with_communication(standalone);
   if (format == "svg")
@@ -55,7 +53,7 @@ Result<std::string> form_of(const StandaloneSchedule& standalone, const std::str
   if (format == "proto") return files::print_schedule_file({.plan_digest = "", .schedule = standalone.schedule});
   if (format == "pb") return files::print_schedule_binary({.plan_digest = "", .schedule = standalone.schedule});
   if (format == "json") return standalone_json(standalone).str() + "\n";
-  return picture_text(standalone);
+  return picture_text(standalone, takes_color(options));
 }
 
 }  // namespace
@@ -65,7 +63,7 @@ int run_schedule(const Options& options) {
     return report_problems(options, "schedule", output.problems());
   const Result<StandaloneSchedule> standalone = make_standalone(options.schedule);
   if (!standalone) return report_problems(options, "schedule", standalone.problems());
-  const Result<std::string> form = form_of(*standalone, options.format);
+  const Result<std::string> form = form_of(*standalone, options);
   if (!form) return report_problems(options, "schedule", form.problems());
   if (!options.output.empty()) {
     const Status written = files::write_file(options.output, *form);

@@ -19,20 +19,23 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr const char* kCells = "cells.jsonl";
-constexpr const char* kTableAsCsv = "table.csv";
-constexpr const char* kTableAsJson = "table.json";
-constexpr const char* kPlot = "plot.svg";
-
 struct Swept {
   size_t plans = 0, without = 0, missing = 0;  // all cells; those that have no plan; those not made yet
   std::string error;                           // of the first cell without a plan
+  Code code = Code::kNoFeasiblePlan;           // its code
+  bool searched = false;                       // a planner has found none; else the words or the files are at fault
 };
+
+Code code_named(std::string_view name) {
+  for (int code = 0; code < static_cast<int>(Code::kInternal); ++code)
+    if (code_name(static_cast<Code>(code)) == name) return static_cast<Code>(code);
+  return Code::kInternal;
+}
 
 // The results of a sweep lie beside its cells. Without cells, a file with the name of a result is somebody else's.
 Status check_results_folder(const std::string& folder) {
-  if (std::filesystem::exists(folder + kCells)) return Ok{};
-  for (const char* name : {kTableAsCsv, kTableAsJson, kPlot})
+  if (std::filesystem::exists(folder + kSweepCells)) return Ok{};
+  for (const char* name : {kSweepCsv, kSweepTable, kSweepPlot})
     if (std::filesystem::exists(folder + name))
       return usage("-o " + folder, text("its ", name, " was not written by a sweep and would be overwritten"),
                    "choose another folder");
@@ -49,6 +52,23 @@ Status measure_for(const std::vector<SweepCell>& cells) {
   return Ok{};
 }
 
+// The tables are written by then: only the cells that it names are in doubt.
+Status check_endings(const std::vector<SweepCell>& cells, const std::map<std::string, SweepRow>& rows) {
+  Diagnostics problems;
+  for (const SweepCell& cell : cells) {
+    const auto row = rows.find(cell.key);
+    if (row == rows.end() || !row->second.is_defect) continue;
+    std::string words;
+    for (const std::string& word : cell.words) words += " " + word;
+    problems.push_back({.code = Code::kEnvironment,
+                        .origin = ModelText("graphpipe plan" + words),
+                        .message = Terminal::encode_text(row->second.error).str(),
+                        .hint = "run that command by itself; the other plans are in the tables"});
+  }
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
 Result<Swept> sweep_into(const Options& options) {
   GP_TRY(const Sweep sweep, read_sweep(options.input));
   GP_TRY(std::vector<SweepCell> cells, cells_of(sweep));
@@ -62,23 +82,27 @@ Result<Swept> sweep_into(const Options& options) {
     GP_TRY(cells, cells_of(sweep));
   }
   GP_TRY(const auto rows,
-         make_plans(cells, folder + kCells, options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
+         make_plans(cells, folder + kSweepCells, options.jobs > 0 ? options.jobs : cores, [&](SweepProgress made) {
            progress.update(static_cast<double>(made.done) / static_cast<double>(made.all),
                            text(made.done, " of ", made.all));
          }));
-  GP_TRY_VOID(files::write_file(folder + kTableAsCsv, sweep_csv(sweep, cells, rows)));
-  GP_TRY_VOID(files::write_file(folder + kTableAsJson, sweep_json(sweep, cells, rows)));
-  if (!sweep.plot.x.empty()) GP_TRY_VOID(files::write_file(folder + kPlot, sweep_svg(sweep, cells, rows)));
+  GP_TRY_VOID(files::write_file(folder + kSweepCsv, sweep_csv(sweep, cells, rows)));
+  GP_TRY_VOID(files::write_file(folder + kSweepTable, sweep_json(sweep, cells, rows)));
+  if (!sweep.plot.x.empty()) GP_TRY_VOID(files::write_file(folder + kSweepPlot, sweep_svg(sweep, cells, rows)));
+  GP_TRY_VOID(check_endings(cells, rows));
   Swept swept{.plans = cells.size()};
   for (const SweepCell& cell : cells) {
     const auto row = rows.find(cell.key);
     swept.missing += row == rows.end() ? 1 : 0;
     if (row == rows.end() || row->second.error.empty()) continue;
     ++swept.without;
-    if (swept.error.empty()) swept.error = Terminal::encode_text(row->second.error).str();
+    swept.searched = swept.searched || row->second.code == code_name(Code::kNoFeasiblePlan);
+    if (!swept.error.empty()) continue;
+    swept.error = Terminal::encode_text(row->second.error).str();
+    swept.code = code_named(row->second.code);
   }
   if (swept.missing == 0 && swept.without == swept.plans)
-    return Diagnostic{.code = Code::kNoFeasiblePlan,
+    return Diagnostic{.code = swept.searched ? Code::kNoFeasiblePlan : swept.code,
                       .origin = ModelText(options.input),
                       .message = "no combination has a plan; of the first: " + swept.error,
                       .hint = "see table.csv for all of them"};

@@ -327,7 +327,7 @@ Result<Verdict> verify(Options options) {
   report_notes(options, found);
   GP_TRY(options.run.data.steps, count_steps(options.input, options.run.data));
   options.run.data.epochs = 0;
-  std::filesystem::create_directories(options.input + "/verify");
+  GP_TRY(const FolderLock alone, FolderLock::take(options.input + "/verify"));
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);
   const wire::RunOptions run = run_options(options, pipeline.plan, pipelined);

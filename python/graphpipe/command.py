@@ -107,9 +107,21 @@ def answer_of(verb: str, exit_code: int, output: str, errors: str) -> dict[str, 
 def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -> dict[str, Any]:
     """Runs a verb and returns its JSON object. Errors: GraphPipeError, by its exit code."""
     words = [binary(), verb, *(os.fspath(argument) for argument in arguments), *words_of(flags), "--json", "--quiet"]
-    done = subprocess.run(words, env=environment(verb in BUILDING), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, errors="replace", check=False)
-    return answer_of(verb, done.returncode, done.stdout, done.stderr)
+    with subprocess.Popen(words, env=environment(verb in BUILDING), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace") as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            end(process)
+            raise
+    return answer_of(verb, process.returncode, output, errors)
+
+
+def end(process: "subprocess.Popen[Any]") -> None:
+    """Asks the command to end and waits for the checkpoint that a run then takes. A terminal's Ctrl-C has reached it too;
+    it counts both as one."""
+    process.terminate()
+    process.communicate()
 
 
 def main() -> None:

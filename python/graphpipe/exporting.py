@@ -66,7 +66,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     `inputs`: example tensors, as a dict by the names of forward's arguments, a sequence, or one tensor. The first axis
     of each is the batch, except for those that `fixed_batch` names; where it names all, the file is one sample as a whole,
-    which lint, plan and compile take with one_sample=True. The module's mode and its random state are left as they were.
+    which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random state are left as they were.
     Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch.
     """
     import torch
@@ -94,7 +94,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
                           dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
                           opset_version=opset)
 
-    was_training = module.training
+    modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
         with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module):
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
@@ -107,7 +107,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     except torch.onnx.OnnxExporterError as error:
         raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {error.__cause__ or error}") from error
     finally:
-        module.train(was_training)
+        for part, was_training in modes:
+            part.training = was_training
     _check_batch(path, batched)
     module_facts.write(path, module)
     return path

@@ -35,8 +35,9 @@ class Program:
         return Path(path)
 
     def load_into(self, module: Any, weights: PathLike) -> None:
-        """Puts weights that a run saved into the module that was exported: every parameter, ties included.
-        Errors: ValueError where the module has parameters or shapes that the weights lack, or the other way round."""
+        """Puts weights that a run saved into the module that was exported, ties included. Parameters that the loss does not
+        depend on were not part of the training and stay as they are.
+        Errors: ValueError where the weights are of another module: they have names or shapes that it has not."""
         with tempfile.TemporaryDirectory() as folder:
             path = self.export(weights, Path(folder) / "weights.safetensors")
             tensors = read_safetensors(path)
@@ -49,13 +50,9 @@ class Program:
 def _load(module: Any, tensors: dict[str, Any]) -> None:
     import torch
 
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    # A file knows one name of a tensor that several share; the module knows the others.
-    loaded = {id(p) for name, p in parameters.items() if name in tensors}
-    missing = sorted(name for name, p in parameters.items() if id(p) not in loaded)
     unknown = sorted(set(tensors) - set(module.state_dict()))
-    if missing or unknown:
-        raise ValueError(f"the weights are not of this module: it lacks {unknown}, they lack {missing}")
+    if unknown or not tensors:
+        raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     for name, tensor in tensors.items():
         if tuple(module.state_dict()[name].shape) != tuple(tensor.shape):
             raise ValueError(f"{name}: the module has shape {tuple(module.state_dict()[name].shape)}, the weights {tuple(tensor.shape)}")

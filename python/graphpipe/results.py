@@ -105,9 +105,18 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class OtherStageGraph:
+    stages: int
+    micro_batch: int
+    simulated_step: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class PlanSummary(Answer):
     """Of `plan`, `compile` and `simulate`. `step_bound` is what no order of these stages beats, `bound` what no plan of
-    the search space beats in the planner's own objective."""
+    the search space beats in the planner's own objective. `steady_step` is a mini-batch of an asynchronous plan while its
+    pipeline is full, which it drains after `drain_every`; `best_stage_graph` is what lost against a plan of one stage."""
 
     planner: str = ""
     policy: str = ""
@@ -121,6 +130,11 @@ class PlanSummary(Answer):
     objective: Optional[float] = None
     gap: Optional[float] = None
     machine: Optional[Machine] = None
+    drain_every: Optional[int] = None
+    steady_step: Optional[float] = None
+    steady_update: Optional[float] = None
+    step_on_cores: Optional[float] = None
+    best_stage_graph: Optional[OtherStageGraph] = None
     idle_fraction: Optional[float] = None
     peak_bytes: list[int] = field(default_factory=list)
     arena_bytes: list[int] = field(default_factory=list)
@@ -170,7 +184,8 @@ class ComparedPlan:
     best: bool = False
     fits_memory: bool = True
     complete: bool = True
-    problem: str = ""
+    steady_step: Optional[float] = None
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -215,13 +230,30 @@ class Verification(Answer):
     by_tolerance: bool = False
     passed: bool = False
     asynchronous: bool = False
+    same_skipped_steps: Optional[bool] = None
+    compared_steps: Optional[int] = None
     loss_difference: Optional[float] = None
     worst_loss_step: Optional[int] = None
     gradient_difference: Optional[float] = None
     worst_gradient: str = ""
+    worst_gradient_tolerance: Optional[float] = None
+    worst_gradient_index: str = ""
+    worst_gradient_found: Optional[float] = None
+    worst_gradient_expected: Optional[float] = None
     worst_gradient_step: Optional[int] = None
     weight_difference: Optional[float] = None
+    worst_weight: str = ""
+    worst_weight_tolerance: Optional[float] = None
+    worst_weight_index: str = ""
+    worst_weight_found: Optional[float] = None
+    worst_weight_expected: Optional[float] = None
+    worst_weight_step: Optional[int] = None
     output_difference: Optional[float] = None
+    worst_output: str = ""
+    worst_output_tolerance: Optional[float] = None
+    worst_output_index: str = ""
+    worst_output_found: Optional[float] = None
+    worst_output_expected: Optional[float] = None
     loss_tolerance: Optional[float] = None
     tensor_tolerance: Optional[float] = None
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 from graphpipe_feed import FeedError, serve
 
-from .command import Flag, answer_of, binary, environment, words_of
+from .command import Flag, answer_of, binary, end, environment, words_of
 from .program import PathLike, Program
 from .results import Run, parsed
 
@@ -76,7 +76,7 @@ class Trainer:
                         _report(lines, on_step)
                     _report(lines, on_step)
                 except BaseException:
-                    run.terminate()
+                    end(run)
                     raise
             if feeder.failure is not None:
                 raise feeder.failure

@@ -264,6 +264,7 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
       evaluation_of(plan_, eval_data, options_, result_,
                     {.gather = &executor.gather(),
                      .rank = program_.device,
+                     .wait = [&](const std::function<bool()>& ready) { channels_->wait_for_own_work(ready); },
                      .begin = [&] { executor.finish(); },
                      .end = [&] { forwards->finish(); },
                      .run_batch = [&](int64_t batch) { return forwards->run_batch(batch); },

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "runtime/checkpoint/background_writer.h"
 #include "runtime/error.h"
 
 namespace graphpipe::runtime {
@@ -56,7 +57,16 @@ void Evaluation::write_outputs() const {
     parts = setup_.outputs->parts();
     std::ranges::sort(parts, {}, &NamedTensor::name);
   }
-  if (setup_.rank == 0) write_safetensors(options_.output.save_eval_outputs, join_outputs(parts));
+  const auto write = [&] { write_safetensors(options_.output.save_eval_outputs, join_outputs(parts)); };
+  if (setup_.rank == 0 && setup_.wait) {
+    // A disk may take longer than the others would wait for a rank that tells them nothing.
+    BackgroundWriter writer;
+    writer.start(write);
+    setup_.wait([&] { return writer.is_idle(); });
+    writer.rethrow();
+  } else if (setup_.rank == 0) {
+    write();
+  }
   setup_.outputs->clear();
 }
 

@@ -24,6 +24,9 @@ struct EvaluationSetup {
   /// Null: there is no other rank.
   Gather* gather = nullptr;
   int32_t rank = 0;
+  /// Waits until it is ready, as long as it takes, while the other ranks know that this one works. Absent: no rank
+  /// would miss it.
+  std::function<void(const std::function<bool()>& ready)> wait;
   /// Waits until nothing of the training is under way on this rank, and later nothing of the evaluation; may be absent.
   std::function<void()> begin, end;
   /// The forwards of a batch.

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "support/signal_echo.h"
+
 namespace graphpipe::runtime {
 namespace {
 
@@ -11,26 +13,34 @@ namespace {
 std::atomic<bool> g_checkpoint_asked = false, g_end_asked = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void remember_checkpoint(int) { g_checkpoint_asked = true; }
-void remember_end(int) { g_end_asked = true; }
+SignalEcho g_end_echo;
 
-void handle(int signal, void (*handler)(int), int flags) {
+void remember_checkpoint(int) { g_checkpoint_asked = true; }
+
+void remember_end(int signal) {
+  const SignalKind kind = g_end_echo.take();
+  if (kind == SignalKind::kFirst) g_end_asked = true;
+  if (kind != SignalKind::kAgain) return;
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = flags;
+  action.sa_flags = SA_RESTART;
   sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
 
 void catch_stop_signals() {
-  handle(SIGUSR1, remember_checkpoint, SA_RESTART);
+  handle(SIGUSR1, remember_checkpoint);
   // A launcher that passes SIGINT on by another signal has it ignored here.
   struct sigaction before {};
   sigaction(SIGINT, nullptr, &before);
-  const int once = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  if (before.sa_handler != SIG_IGN) handle(SIGINT, remember_end, once);
-  handle(SIGTERM, remember_end, once);
+  if (before.sa_handler != SIG_IGN) handle(SIGINT, remember_end);
+  handle(SIGTERM, remember_end);
 }
 
 Request take_signals() {

@@ -6,7 +6,8 @@
 
 namespace graphpipe::runtime {
 
-/// From here on the signals are remembered. A second SIGINT or SIGTERM ends the process at once.
+/// From here on the signals are remembered. A second SIGINT or SIGTERM ends the process at once, unless it comes
+/// so soon that it is a copy of the first (SignalEcho).
 void catch_stop_signals();
 
 /// What was asked for since the last call.

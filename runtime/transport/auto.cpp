@@ -57,6 +57,10 @@ class HostAndNetwork final : public Transport {
     const auto [on_host, index] = places_[channel];
     transport(on_host).post_receive(index, message);
   }
+  void forget(const Message& message) override {
+    host_->forget(message);
+    network_->forget(message);
+  }
   bool progress() override {
     const bool moved = host_->progress();
     return network_->progress() || moved;

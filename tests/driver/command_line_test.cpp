@@ -49,6 +49,35 @@ TEST_CASE("values outside a flag's range are usage errors") {
   CHECK(ask({"plan"}).code == 2);
 }
 
+TEST_CASE("a flag in the place of a value, as an unset variable leaves it, is no value") {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", "m.onnx", "-o", "--json"}, {"plan", "m.onnx", "--profile=--batch=3"}}) {
+    const Answer answer = ask(words);
+    CHECK(answer.code == 2);
+    CHECK(holds(answer.err, "is followed by the flag"));
+  }
+}
+
+TEST_CASE("what several flags say of one thing must agree") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
+  const Answer twice = ask({"plan", model, "--loss", "bce:logit,click", "--devices", "2", "--batch", "8", "--replicas",
+                            "0=2", "--replicas", "0=1"});
+  CHECK(twice.code == 2);
+  CHECK(holds(twice.err, "another --replicas is about the same stage"));
+  CHECK(ask({"lint", model, "--contrastive", "micro-batch"}).code == 2);
+  CHECK(ask({"lint", model, "--precision", "bf16"}).code == 2);
+  const Answer manual = ask({"compare", model, "--loss", "bce:logit,click", "--planners", "sequential,manual"});
+  CHECK(manual.code == 2);
+  CHECK(holds(manual.err, "graphpipe report"));
+}
+
+TEST_CASE("two sizes of one dimension contradict each other") {
+  const Answer answer = ask({"plan", "m.onnx", "--bind", "T=3", "--bind", "S=2", "--bind", "T=4"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "--bind T=4"));
+  CHECK_FALSE(holds(ask({"plan", "m.onnx", "--bind", "T=3", "--bind", "T=3"}).err, "--bind"));
+}
+
 TEST_CASE("what a terminal would obey is shown escaped") {
   const Answer answer = ask({"plan", "m.onnx", "--\x1b[31mred"});
   CHECK(answer.code == 2);

@@ -71,6 +71,19 @@ weight-decay = 0.5
   CHECK(again.run == options.run);
 }
 
+TEST_CASE("what may be given several times is a list, and one value of it is enough") {
+  Options options;
+  REQUIRE(read("pad = [\"tokens=0\", \"labels=-100\"]\n", options).empty());
+  REQUIRE(options.run.data.paddings.size() == 2);
+  CHECK(options.run.data.paddings[1] == wire::Padding{"labels", -100});
+  Options again;
+  CHECK(read(config_text(options.run), again).empty());
+  CHECK(again.run == options.run);
+  Options one;
+  CHECK(read("pad = \"tokens=0\"\n", one).empty());
+  CHECK(one.run.data.paddings == std::vector{wire::Padding{"tokens", 0}});
+}
+
 TEST_CASE("a switch that a file turns off counts as not given") {
   Options options;
   CHECK(read("nesterov = false\n", options).empty());

@@ -209,6 +209,17 @@ TEST_CASE("a sweep's table is a page: a picture, what each choice is worth, and 
   }
 }
 
+TEST_CASE("a sweep's page does not replace what the sweep keeps") {
+  const TemporaryFolder folder;
+  folder.write("sweep/table.json", R"([{"devices":"2","simulated_step":0.5}])");
+  folder.write("sweep/cells.jsonl", "kept");
+  const Answer answer = ask({"report", folder / "sweep", "-o", folder / "sweep/cells.jsonl"});
+  CHECK(answer.code == 2);
+  std::string kept;
+  std::ifstream(folder / "sweep/cells.jsonl") >> kept;
+  CHECK(kept == "kept");
+}
+
 TEST_CASE("a sweep's table that is named beside plans is refused by its own name") {
   const TemporaryFolder folder;
   write_model(folder);

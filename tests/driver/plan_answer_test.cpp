@@ -259,8 +259,8 @@ TEST_CASE("weights that no device can hold are refused without a search, by plan
 }
 
 TEST_CASE("a comparison is complete where some contender has a plan") {
-  const Answer some = ask(
-      gpt2("compare", {"--cluster", "default", "--devices", "2", "--stages", "2", "--planners", "equal-split,manual"}));
+  const Answer some = ask(gpt2("compare", {"--cluster", "default", "--devices", "2", "--stages", "2", "--planners",
+                                           "equal-split", "--policies", "kfkb,zb-v"}));
   CHECK(some.code == 0);
   CHECK(some.object()["complete"] == true);
   CHECK(some.object()["diagnostics"].empty());

@@ -99,7 +99,7 @@ TEST_CASE("build and compile that are asked to terminate take their compilers wi
     BackgroundRun build(arguments, folder + "/talk");
     const std::vector<pid_t> compilers = wait_for_compilers(words.back());
     REQUIRE_FALSE(compilers.empty());
-    CHECK(says(refusal({"build", words.back()}, 5), "another graphpipe is generating or building it"));
+    CHECK(says(refusal({"build", words.back()}, 5), "another graphpipe is writing into it"));
     CHECK(says(refusal({"generate", folder + "/plan.json", "-o", words.back()}, 5), "another graphpipe"));
     kill(build.pid(), SIGTERM);
     CHECK(build.wait(15) == 128 + SIGTERM);

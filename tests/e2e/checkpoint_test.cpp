@@ -74,6 +74,40 @@ TEST_CASE("Ctrl-C keeps a checkpoint, and the same command goes on from it") {
   CHECK(same_bytes(place.weights("resumed"), place.weights("whole")));
 }
 
+TEST_CASE("asked to end, all processes of the run at once, it keeps a checkpoint as well; asked again, it ends") {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    CAPTURE(signal);
+    const Place place("interrupted_group");
+    BackgroundRun run(place.with_program(1'000'000, {"--checkpoint", place.checkpoints()}), place.folder + "/talk");
+    REQUIRE(run.says("step 3 of", 60));
+    kill(-run.pid(), signal);  // as a shell's `kill %1`, `timeout` and a terminal that closes do
+    CHECK(run.wait(30) == 128 + signal);
+    CHECK(run.talk().find("the run was asked to end, after step") != std::string::npos);
+    CHECK(fs::exists(place.checkpoints()));
+    CHECK(!fs::is_empty(place.checkpoints()));
+  }
+}
+
+TEST_CASE("--restarts: before a checkpoint of its own, a run begins again from the one that it resumed") {
+  const Place place("restarts_resumed");
+  constexpr int kSteps = 3000;
+  graphpipe_output(place.run(4, {"--checkpoint", place.checkpoints()}));
+  const std::string own = place.folder + "/own";
+  BackgroundRun run(
+      place.with_program(kSteps, {"--resume", place.checkpoints(), "--checkpoint", own, "--restarts", "1", "--json"}),
+      place.folder + "/talk");
+  std::vector<pid_t> devices;
+  for (int round = 0; round < 6000 && devices.size() < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    devices = run.devices();
+  }
+  REQUIRE(devices.size() == 3);
+  kill(devices[1], SIGKILL);
+  CHECK(run.wait(120) == 0);
+  CHECK(run.talk().find("restarts left: 0") != std::string::npos);
+  CHECK(run.talk().find("\"first_step\": 5,") != std::string::npos);
+}
+
 TEST_CASE("--restarts: a run whose device was killed starts again by itself") {
   const Place place("restarts");
   constexpr int kSteps = 3000;

@@ -101,6 +101,26 @@ TEST_CASE("a sweep that was killed makes the missing plans alone, and what chang
   CHECK(count_lines(read_text(cells)) == 5);
 }
 
+TEST_CASE("a plan whose process ends by a signal is named, and the others are in the tables") {
+  const SweepFolder folder("ended", "devices = [1, 64, 2]\npolicy = [\"auto\"]");
+  // Two seconds of processor time are too few for 64 devices, and plenty for one or two.
+  const auto finished = driver::run_and_collect(
+      {.arguments = {"bash", "-c", "ulimit -t 2; exec \"$@\"", "sweep", GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep",
+                     folder.file(), "-o", folder.results(), "--jobs", "2"}});
+  REQUIRE(finished.ok());
+  CAPTURE(finished->output);
+  CHECK(finished->ending.exit_code == 5);
+  CHECK(finished->output.find("--devices=64") != std::string::npos);
+  CHECK(finished->output.find("it ended by signal") != std::string::npos);
+  const nlohmann::json table = folder.table();
+  REQUIRE(table.size() == 3);
+  CHECK(table[0]["simulated_step"].is_number());
+  CHECK(table[1]["simulated_step"].is_null());
+  CHECK(table[2]["simulated_step"].is_number());
+  // Only what ended well is kept for the next sweep.
+  CHECK(count_lines(read_text(folder.results() + "/cells.jsonl")) == 2);
+}
+
 TEST_CASE("at this machine's prices a sweep measures once, goes on, and plans anew after another calibration") {
   const std::string folder = work_folder("sweep_calibrated"), cache = folder + "/cache", results = folder + "/results";
   fs::remove_all(folder);
@@ -150,7 +170,7 @@ TEST_CASE("combinations without a plan are rows; flags that `plan` has not, and 
       {"devices = [2]\n[plot]\nx = \"batch\"\ny = \"simulated_step\"", 3, "is no axis of the sweep"},
       {"devices = [2]\n[plot]\nx = \"devices\"\ny = \"speed\"", 3, "is no column of numbers"},
       {"devices = [2", 3, "line"},
-      {"planner = [\"grahpipe\"]", 4, "there is no 'grahpipe'"},
+      {"planner = [\"grahpipe\"]", 2, "there is no 'grahpipe'"},
   };
   for (const auto& [axes, expected, part] : wrong) {
     const SweepFolder folder("wrong", axes);

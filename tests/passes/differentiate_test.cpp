@@ -151,6 +151,17 @@ TEST_CASE("nothing to train is an error with a hint") {
   CHECK(!result.problems().front().hint.empty());
 }
 
+TEST_CASE("an operator without a gradient behind which all parameters lie is named") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto w = make.weight("w", {size(4), size(3)});
+  make.output(make.node("Neg", {make.node("Floor", {make.node("MatMul", {x, w})})}), "y");
+  const auto result = passes::run_pipeline(std::move(make.graph), squared_error_on("y"));
+  REQUIRE(!result.ok());
+  CHECK(result.problems().size() == 1);
+  CHECK(result.problems().front().message.find("through this Floor") != std::string::npos);
+}
+
 TEST_CASE("a parameter that no gradient reaches is frozen with a note") {
   GraphMaker make;
   const auto x = make.input("x", {batch(), size(4)});

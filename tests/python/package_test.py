@@ -96,7 +96,17 @@ class Answers(unittest.TestCase):
         answer = call("compare", MODEL, devices=2, batch=8, loss=LOSS, planners="graphpipe,sequential", policies="kfkb")
         comparison = self.check(results.Comparison, answer)
         self.assertEqual(sum(plan.best for plan in comparison.plans), 1)
-        self.assertEqual(set(answer["plans"][0]) - keys_of(results.ComparedPlan), set())
+        for plan in answer["plans"]:
+            self.assertEqual(set(plan) - keys_of(results.ComparedPlan), set())
+
+    def test_an_asynchronous_plan_and_a_planner_without_one(self):
+        self.check(results.PlanSummary, call("plan", MODEL, devices=2, batch=8, loss=LOSS, planner="sequential", policy="2bw"))
+        answer = call("compare", MODEL, devices=2, batch=8, loss=LOSS, planners="sequential,equal-split", policies="2bw,zb-v", stages=2)
+        for plan in answer["plans"]:
+            self.assertEqual(set(plan) - keys_of(results.ComparedPlan), set())
+        plans = self.check(results.Comparison, answer).plans
+        self.assertTrue(any(plan.steady_step for plan in plans))
+        self.assertTrue(any(plan.error for plan in plans))
 
     def test_a_plan_shows_its_picture(self):
         plan = graphpipe.plan(MODEL, devices=2, batch=8, loss=LOSS, planner="sequential")
@@ -246,13 +256,15 @@ class Training(unittest.TestCase):
         self.assertIn(">measured<", beside)
 
     def test_it_verifies(self):
-        self.assertTrue(self.program.verify(steps=2).passed)
+        answer = call("verify", self.program.folder, steps=2)
+        self.assertEqual(set(answer) - keys_of(results.Verification), set())
+        self.assertTrue(results.parsed(results.Verification, answer).passed)
 
 
 if __name__ == "__main__":
     os.environ["GRAPHPIPE_BINARY"] = sys.argv[1]
     os.environ.setdefault("GRAPHPIPE_CALIBRATION", "default")
-    suite = [Flags, Answers, Errors, Modules] + ([Training] if sys.argv[2:] == ["train"] else [])
+    suite = [Flags, Padding, EndedEarly, Answers, Errors, Modules] + ([Training] if sys.argv[2:] == ["train"] else [])
     loader = unittest.defaultTestLoader
     result = unittest.TextTestRunner().run(unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in suite))
     sys.exit(not result.wasSuccessful())

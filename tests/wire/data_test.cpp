@@ -390,6 +390,8 @@ TEST_CASE("a padding is refused that the plan cannot use") {
   CHECK(refusal({"tokens", 5}).find("no row or class") != std::string::npos);
   CHECK(refusal({"tokens", 0.5}).find("int64") != std::string::npos);
   CHECK(with_paddings(kTable, {{"label", -100}, {"mask", -1e9}}).ok());
+  CHECK(with_paddings(kTable, {{"label", -100}, {"label", -100}}).ok());
+  CHECK_FALSE(with_paddings(kTable, {{"label", -100}, {"label", 0}}).ok());
   std::vector<Padding> read;
   CHECK(read_padding("a=b=-100", read));
   CHECK(read_padding("mask=0.25", read));

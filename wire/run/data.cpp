@@ -50,12 +50,6 @@ RunFlag data_flag(const char* name, const char* value_name, const char* help, bo
   return value_flag<&RunOptions::data, Member>(name, value_name, help, FlagUser::kRunAndVerify, is_path);
 }
 
-// It says which samples a step takes.
-RunFlag kept(RunFlag row) {
-  row.kept_on_resume = true;
-  return row;
-}
-
 }  // namespace
 
 std::vector<RunFlag> data_flags() {

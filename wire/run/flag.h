@@ -30,7 +30,8 @@ struct RunFlag {
   FlagUser user = FlagUser::kProgram;
   /// The value is a path, which another process may read from another folder.
   bool is_path = false;
-  /// The value says which samples a step takes, or what they are: a run that resumes must have the same.
+  /// The value says which samples a step takes, what they are, or which steps make an update: a run that resumes must
+  /// have the same.
   bool kept_on_resume = false;
   /// May be given several times: each adds to the value, which is written as one line for each.
   bool repeats = false;
@@ -43,6 +44,11 @@ struct RunFlag {
   std::string default_word() const;
   bool is_switch() const { return *value_name == '\0'; }
 };
+
+inline RunFlag kept(RunFlag row) {
+  row.kept_on_resume = true;
+  return row;
+}
 
 /// The whole word as a number; numbers are finite and not negative.
 bool read_value(const std::string& word, std::string& value);

@@ -116,11 +116,12 @@ std::string memory_curve(const Pipeline& pipeline, size_t program, const std::st
   const std::string shown = html_text(human_bytes(peak)), of = html_text(human_bytes(limit));
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "font-family=\"sans-serif\" font-size=\"12\"><title>Memory of {2} over the step: peak {3} of {4}</title>"
+      "font-family=\"sans-serif\" font-size=\"12\"><title>Memory of {2} over {9}: peak {3} of {4}</title>"
       "<text x=\"{5}\" y=\"10\">{2}: peak {3} of {4}</text><line x1=\"{5}\" y1=\"{6}\" x2=\"{7}\" y2=\"{6}\" "
       "stroke=\"#333\"/>"
       "<polyline points=\"{8}\" fill=\"none\" stroke=\"#08519c\" stroke-width=\"1.5\"/>",
-      kWidth, kHeight, name, shown, of, kBegin, kBottom, kEnd, points);
+      kWidth, kHeight, name, shown, of, kBegin, kBottom, kEnd, points,
+      built.batches > 1 ? text(built.batches, " steps") : "the step");
   if (limit <= top)
     out += fmt::format(
         "<line x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\" stroke=\"#a63603\" stroke-dasharray=\"4 3\"/>",

@@ -59,6 +59,13 @@ std::string in_words(const Pipeline& pipeline) {
                                 counted(pipeline.built.schedule.programs.size(), "device"),
                                 counted(pipeline.stages.stages.size(), "stage"),
                                 pipeline.plan.execution == ir::Execution::kChain ? ", executed as a chain" : "");
+  if (pipeline.built.batches > 1)
+    out += fmt::format("<p>The pipeline drains every {} steps: timeline, idle time and memory are of these {}.</p>\n",
+                       pipeline.built.batches, pipeline.built.batches);
+  if (pipeline.steady)
+    out += fmt::format("<p>Where batches follow each other without draining: {} per batch, {} per update {}.</p>\n",
+                       shown_seconds(pipeline.steady->step_seconds), shown_seconds(pipeline.steady->update_seconds),
+                       origin_mark(Origin::kSimulated));
   const auto over = [&](double bound) { return bound > 0 ? 100 * (step / bound - 1) : 0.0; };
   out += fmt::format(
       "<p>No order of these stages takes less than {} (this one {:.1f} % more), and no plan of this model on these "
