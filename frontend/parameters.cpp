@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -157,10 +156,9 @@ IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::V
   const auto consider = [&](ir::ValueId value, const Use& use) {
     if (rank_of(use) >= rank_of(strongest[value])) strongest[value] = use;
   };
-  std::vector<ir::NodeId> order;
-  for (const ir::NodeId id : graph.node_ids()) order.push_back(id);
   // Readers come before what they read: the importer appends a node behind those that it reads.
-  for (const ir::NodeId id : std::views::reverse(order)) {
+  for (size_t place = graph.node_count(); place-- > 0;) {
+    const ir::NodeId id(place);
     const ir::Node& node = graph.node(id);
     const bool weights_only = computes_from_weights(graph, node);
     for (size_t i = node.inputs.size(); i-- > 0;) {
