@@ -79,11 +79,10 @@ TEST_CASE("what the fuzz preset builds is what Clang 14 compiles: no algorithm w
   for (const SourceFile& file : project_files()) {
     if (!file.is_cpp() || others.contains(file.folder()) || file.path == "tests/house/limits_test.cpp") continue;
     for (size_t i = 0; i < file.lines.size(); ++i) {
-      for (const std::string& algorithm : algorithms) {
-        const std::string place = text(file.path, ":", i + 1);
-        CAPTURE(place);
+      const std::string place = text(file.path, ":", i + 1);
+      CAPTURE(place);
+      for (const std::string& algorithm : algorithms)
         CHECK(file.lines[i].find("ranges::" + algorithm + "(") == std::string::npos);
-      }
       CHECK(file.lines[i].find("views::") == std::string::npos);
     }
   }
