@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr JsonLimits kDagLimits = {.max_bytes = int64_t{16} << 20, .deepest = 16};
 constexpr size_t kMaxStages = 10000;
 constexpr int64_t kMaxDagDevices = 20000;
-constexpr int64_t kMaxSamples = int64_t{1} << 31;
+constexpr int64_t kMaxSamples = (int64_t{1} << 31) - 1;
 /// The largest cost: a million actions of it fit the simulator's clock.
 constexpr double kLargestCost = 1e6;
 

@@ -1,6 +1,7 @@
 #include "ir/stage_graph.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -405,6 +406,11 @@ Result<StageGraph> with_batches(StageGraph graph, int64_t batches) {
                         graph.batch, ": a micro-batch would lie in two steps"),
         .hint = "take micro-batches that divide the batch, or --drain-every 1"};
   }
+  if (graph.batch.count > std::numeric_limits<int32_t>::max() / batches)
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .message = text(batches, " batches of ", graph.batch, " between two drains are more than 2^31 - 1"),
+        .hint = "take a smaller --drain-every"};
   graph.batches = batches;
   graph.batch = Samples(graph.batch.count * batches);
   return graph;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "driver/cli/usage.h"
 #include "driver/pipeline/choose.h"
@@ -52,6 +53,20 @@ scheduler::StandaloneStage stage_of(const files::StageDag& dag, size_t stage, co
   return out;
 }
 
+bool is_rounded_away(double cost) { return cost > 0 && cost < kMinCost; }
+
+Status check_dag_costs(const files::StageDag& dag, const std::string& file) {
+  bool rounded = dag.latency && is_rounded_away(*dag.latency);
+  for (const std::vector<double>& costs : {dag.forward, dag.backward})
+    for (size_t stage = 0; stage < costs.size(); ++stage)
+      rounded |= is_rounded_away(costs[stage] * static_cast<double>(dag.per_sample ? dag.micro_batch_size[stage] : 1));
+  if (!rounded) return Ok{};
+  return Diagnostic{.code = Code::kLimitExceeded,
+                    .origin = ModelText(file),
+                    .message = text("costs of a micro-batch, or a latency, below ", kMinCost, " are rounded away"),
+                    .hint = "costs are relative: multiply all, and latency, by the same number"};
+}
+
 struct Placed {
   ir::StageGraph graph;
   int ranks = 1;
@@ -91,6 +106,7 @@ Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy
   if (dag.latency && options.latency > 0)
     return usage("--latency", "the stage graph's file says it", "leave it out, or delete latency in the file");
   costs.latency = dag.latency.value_or(costs.latency);
+  GP_TRY_VOID(check_dag_costs(dag, options.dag));
   int64_t batch = dag.batch;
   if (batch > 0 && options.micro_batches > 0)
     return usage("--micro-batches", "the stage graph's file says how many",
@@ -99,6 +115,8 @@ Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy
   if (batch == 0 && options.micro_batches == 0)
     return usage("--micro-batches", "the stage graph's file does not say how many", "add --micro-batches M");
   if (batch == 0) batch = options.micro_batches * largest;
+  if (batch > std::numeric_limits<int32_t>::max())
+    return usage("--micro-batches", text("they have ", batch, " samples, and 2^31 - 1 can be numbered"), "take fewer");
   const auto stages = static_cast<int64_t>(dag.predecessors.size());
   const int64_t smallest = *std::ranges::min_element(dag.micro_batch_size);
   GP_TRY_VOID(check_size(stages, (batch + smallest - 1) / smallest));
@@ -109,6 +127,9 @@ Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy
   const bool folded = policy.shape == scheduler::StageShape::kV;
   const int64_t chunks = options.chunks > 0 ? options.chunks : folded ? 2 : 1;
   const int64_t ranks = options.ranks > 0 ? options.ranks : std::max<int64_t>(1, stages / chunks);
+  if (options.chunks > 0 && ranks * options.chunks != stages)
+    return usage("--chunks", text(stages, " stages on ", ranks, " devices are not ", options.chunks, " on each"),
+                 "leave it out");
   Placed placed{.graph = {}, .ranks = static_cast<int>(ranks)};
   GP_TRY(placed.graph, scheduler::placed_for(policy, scheduler::standalone_graph(rows, Samples(batch)), placed.ranks));
   return placed;
@@ -134,7 +155,7 @@ Result<scheduler::PassCosts> pass_costs(const ScheduleOptions& options) {
   if (numbers.size() != 3) return usage("--costs", "needs three numbers", "write F,I,W, such as 1,1,1");
   const double largest = std::ranges::max(numbers);
   if (largest == 0) return usage("--costs", "nothing costs anything", "write F,I,W, such as 1,1,1");
-  if (std::ranges::any_of(numbers, [](double cost) { return cost > 0 && cost < kMinCost; }))
+  if (std::ranges::any_of(numbers, is_rounded_away) || is_rounded_away(options.latency))
     return usage("--costs", text("costs below ", kMinCost, " are rounded away"),
                  "costs are relative: multiply all, and --latency, by the same number");
   return scheduler::PassCosts{

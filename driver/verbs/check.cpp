@@ -88,12 +88,18 @@ int report_offence(const Options& options, const Orders& orders, const scheduler
   return wire::kExitCheckFailed;
 }
 
+/// Delayed starts are valid only for the costs that they were computed with.
+Result<StandaloneSchedule> without_delays(const scheduler::WholeSchedule& whole) {
+  ir::Schedule schedule = whole.schedule;
+  schedule.starts.clear();
+  return simulate_standalone(whole.graph, whole.cluster, std::move(schedule));
+}
+
 /// Metrics at three fixed settings of the costs, for comparison with other schedules (docs/files.md).
 Status add_columns(JsonObject& object, const scheduler::WholeSchedule& whole) {
   const auto metrics = [&](const scheduler::PassCosts& costs) -> Result<scheduler::ScheduleMetrics> {
     ir::StageGraph graph = whole.graph;
     scheduler::set_costs(graph, costs);
-    // Delayed starts are valid only for the costs that they were computed with.
     ir::Schedule schedule = whole.schedule;
     schedule.starts.clear();
     GP_TRY(StandaloneSchedule standalone,
@@ -132,8 +138,17 @@ int run_check(const Options& options) {
       scheduler::complete_schedule(orders->schedule, orders->numbers, *costs, claims_of(options.schedule));
   if (verdict.problem) return report_offence(options, *orders, *verdict.problem);
   const scheduler::WholeSchedule& whole = *verdict.whole;
-  const Result<StandaloneSchedule> standalone = simulate_standalone(whole.graph, whole.cluster, whole.schedule);
+  Result<StandaloneSchedule> standalone = simulate_standalone(whole.graph, whole.cluster, whole.schedule);
   if (!standalone) return report_problems(options, "check", standalone.problems());
+  if (Result<StandaloneSchedule> at_once = without_delays(whole);
+      at_once && at_once->timeline.makespan < standalone->timeline.makespan) {
+    report_notes(options, {{.code = Code::kUsage,
+                            .severity = Severity::kNote,
+                            .origin = ModelText(options.input),
+                            .message = "its delayed starts are those of other costs, and are left out",
+                            .hint = "check it at the costs that it was made for"}});
+    standalone = std::move(at_once);
+  }
   if (!options.json) {
     const size_t replicas = max_replicas(whole.graph);
     std::cout << fmt::format("valid: {} ranks, {} stages, {} micro-batches, {}\n", whole.schedule.programs.size(),

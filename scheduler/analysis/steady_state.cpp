@@ -12,13 +12,22 @@ constexpr int64_t kUpdatesPerStage = 4;
 /// Schedules with more actions take seconds to order and to simulate.
 constexpr int64_t kMaxActions = 100'000;
 
+struct Updates {
+  int64_t count = 0;
+  int64_t samples = 0;  // of one: the last of a batch may have fewer
+};
+
 /// Updates of the whole schedule: those of the replica that makes the most.
-int64_t updates_of(const Schedule& schedule) {
-  std::map<std::pair<int32_t, int32_t>, int64_t> steps;
-  int64_t most = 0;
+Updates updates_of(const Schedule& schedule) {
+  std::map<std::pair<int32_t, int32_t>, Updates> steps;
+  Updates most;
   for (const ir::Program& program : schedule.programs)
-    for (const Action& action : program.actions)
-      if (action.op == ActionOp::kStep) most = std::max(most, ++steps[{action.stage, action.replica}]);
+    for (const Action& action : program.actions) {
+      if (action.op != ActionOp::kStep) continue;
+      Updates& updates = steps[{action.stage, action.replica}];
+      updates.samples = std::max(updates.samples, action.range.size());
+      if (++updates.count > most.count) most = updates;
+    }
   return most;
 }
 
@@ -31,7 +40,7 @@ int64_t actions_of(const Schedule& schedule) {
 /// The options that build this schedule, found by trial: plan files do not say how the order was asked for.
 std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options,
                                        const Schedule& schedule) {
-  const Samples update(graph.batch.count / updates_of(schedule));
+  const Samples update(updates_of(schedule).samples);
   for (const Samples samples : {options.update, update})
     for (const bool vertical_sync : {options.vertical_sync, !options.vertical_sync}) {
       BuildOptions tried = options;
@@ -57,7 +66,8 @@ std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Clust
                                         const BuildOptions& options, const Schedule& schedule) {
   // Even a batch of one update is asynchronous where another batch follows.
   const Policy* policy = find_policy(options.policy);
-  const int64_t updates = updates_of(schedule) / graph.batches;
+  const Updates all = updates_of(schedule);
+  const int64_t updates = all.count / graph.batches;
   if (policy == nullptr || !policy->asynchronous || updates == 0) return std::nullopt;
   const int64_t before = (kUpdatesPerStage * std::ssize(graph.stages) + updates - 1) / updates;
   if ((before + 1) * actions_of(schedule) / graph.batches > kMaxActions) return std::nullopt;
@@ -67,7 +77,9 @@ std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Clust
   const std::optional<double> more = seconds_of(graph, cluster, *own, before + 1);
   if (!some || !more) return std::nullopt;
   const double step = *more - *some;
-  return SteadyState{.step_seconds = step, .update_seconds = step / static_cast<double>(updates)};
+  // In a stream of batches an update may have samples of two.
+  const auto batch = static_cast<double>(graph.batch.count) / static_cast<double>(graph.batches);
+  return SteadyState{.step_seconds = step, .update_seconds = step * static_cast<double>(all.samples) / batch};
 }
 
 }  // namespace graphpipe::scheduler

@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/lowering/trained_replicas.h"
 #include "scheduler/lowering/updates.h"
 
 namespace graphpipe::scheduler {
 namespace {
-
-struct TrainedReplica {
-  StageId stage;
-  int replica = 0;
-  int group = -1;
-  /// Actions of the program up to the last one that its gradients need, and up to what that one sends.
-  size_t end = 0;
-};
 
 bool is_transfer(ActionOp op) { return ir::is_message(op) || op == ActionOp::kSlice; }
 
@@ -30,19 +23,6 @@ size_t end_of_compute(const ir::Program& program, StageId stage, int replica) {
   while (end > 0 && !is_own(actions[end - 1])) --end;
   while (end < actions.size() && is_transfer(actions[end].op)) ++end;
   return end;
-}
-
-/// The trained replicas of each device.
-std::map<ir::DeviceId, std::vector<TrainedReplica>> trained_replicas(const StageGraph& graph) {
-  const IdMap<StageId, int> groups = reduction_groups(graph);
-  std::map<ir::DeviceId, std::vector<TrainedReplica>> trained;
-  for (const StageId stage : graph.stage_ids()) {
-    if (!graph.stages[stage].is_trained()) continue;
-    const auto& devices = graph.stages[stage].choice.devices;
-    for (int replica = 0; replica < static_cast<int>(devices.size()); ++replica)
-      trained[devices[static_cast<size_t>(replica)]].push_back({stage, replica, groups[stage]});
-  }
-  return trained;
 }
 
 Action step_action(const StageGraph& graph, ActionOp op, const TrainedReplica& of) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/lowering/trained_replicas.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -133,16 +134,17 @@ bool has_updates(const Schedule& schedule) {
 Result<Schedule> add_updates(const StageGraph& graph, const Schedule& compute, IdMap<StageId, UpdateRule> rules) {
   join_groups(graph, rules);
   GP_TRY_VOID(check_steps(graph, compute.policy, rules));
-  const IdMap<StageId, int> groups = reduction_groups(graph);
+  std::map<ir::DeviceId, std::vector<TrainedReplica>> trained = trained_replicas(graph);
   Schedule schedule{.policy = compute.policy, .programs = {}, .slots = {}};
   for (const ir::Program& program : compute.programs) {
+    // A replica without a micro-batch makes all updates too: the others' gradients reach it as well.
     std::map<ReplicaKey, Updater> updaters;
-    for (const Action& action : program.actions) {
-      const StageId stage(static_cast<size_t>(action.stage));
-      if (!graph.stages[stage].is_trained()) continue;
-      const Updater fresh(stage, action.replica, rules[stage], groups[stage] >= 0, graph.batch.count);
-      updaters.emplace(replica_key(action), fresh).first->second.note(action);
-    }
+    for (const TrainedReplica& own : trained[program.device])
+      updaters.emplace(ReplicaKey(static_cast<int32_t>(own.stage.index()), own.replica),
+                       Updater(own.stage, own.replica, rules[own.stage], own.group >= 0, graph.batch.count));
+    for (const Action& action : program.actions)
+      if (const auto updater = updaters.find(replica_key(action)); updater != updaters.end())
+        updater->second.note(action);
     ir::Program& out = schedule.programs.emplace_back(ir::Program{program.device, {}});
     for (const Action& action : program.actions) {
       const auto updater = updaters.find(replica_key(action));

@@ -135,23 +135,31 @@ class Merger {
   void find_starved() {
     for (const List& list : lists_) {
       if (list.at_end() || list.head().op == ActionOp::kForward) continue;
-      const bool wanted = std::any_of(lists_.begin(), lists_.end(), [&](const List& below) {
-        return !below.at_end() && below.head().op == ActionOp::kForward && waits_for(below, list);
-      });
-      if (wanted) result_.starved.push_back({list.stage, list.replica});
+      int64_t missing = 0;
+      for (const List& below : lists_) {
+        if (below.at_end() || below.head().op != ActionOp::kForward) continue;
+        const int64_t wanted = forwards_wanted(below, list);
+        if (wanted > 0 && (missing == 0 || wanted < missing)) missing = wanted;
+      }
+      if (missing > 0) result_.starved.push_back({list.stage, list.replica, missing});
     }
   }
 
-  /// Whether the forward at the head of `below` needs samples of a forward that `list` still has to run.
-  bool waits_for(const List& below, const List& list) const {
+  /// How many forwards `list` still has to run until the forward at the head of `below` has all of its samples; 0 where
+  /// it waits for none.
+  int64_t forwards_wanted(const List& below, const List& list) const {
     const bool connected = std::any_of(graph_.edges.begin(), graph_.edges.end(), [&](const ir::StageEdge& edge) {
       return edge.from == list.stage && edge.to == below.stage;
     });
-    if (!connected) return false;
-    return std::any_of(
-        list.actions->begin() + static_cast<ptrdiff_t>(list.next), list.actions->end(), [&](const Action& action) {
-          return action.op == ActionOp::kForward && !wire::intersect(action.range, below.head().range).empty();
-        });
+    if (!connected) return 0;
+    int64_t forwards = 0, wanted = 0;
+    for (size_t next = list.next; next < list.actions->size(); ++next) {
+      const Action& action = (*list.actions)[next];
+      if (action.op != ActionOp::kForward) continue;
+      ++forwards;
+      if (!wire::intersect(action.range, below.head().range).empty()) wanted = forwards;
+    }
+    return wanted;
   }
 
   const StageGraph& graph_;

@@ -19,10 +19,12 @@ Action compute_action(ActionOp op, StageId stage, int replica, SampleRange range
 
 /// The result of a merge. Where orders deadlock, `starved` names the (stage, replica) lists that
 /// stopped at a backward although a stage below waits for one of their later forwards: they began with too few.
+/// `missing` is by how many at the least: with fewer, no stage below that waits for this one gets any further.
 struct MergedOrders {
   struct List {
     StageId stage;
     int replica = 0;
+    int64_t missing = 1;
   };
   Schedule schedule;
   std::vector<List> starved;

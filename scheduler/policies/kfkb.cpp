@@ -12,8 +12,9 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// Raises warm-ups until no list deadlocks. Each round gives every starving list one more micro-batch; it ends
-/// because with all forwards first no deadlock is possible.
+/// Raises warm-ups until no list deadlocks. Each round gives every starving list as many micro-batches more as the one
+/// that lacks the fewest, before which nothing could move; it ends because with all forwards first no deadlock is
+/// possible.
 Schedule merge_raising(const StageGraph& graph, IdMap<StageId, ListRule> rules) {
   while (true) {
     StageOrders orders(graph.stages.size());
@@ -22,9 +23,15 @@ Schedule merge_raising(const StageGraph& graph, IdMap<StageId, ListRule> rules) 
         orders[stage].push_back(stage_list_by_rule(graph, stage, static_cast<int>(replica), rules[stage]));
     MergedOrders merged = merge_orders(graph, orders);
     if (merged.starved.empty()) return std::move(merged.schedule);
+    // Of several replicas one may starve alone, and all are raised.
+    const bool has_replicas = std::ranges::any_of(merged.starved, [&](const MergedOrders::List& list) {
+      return graph.stages[list.stage].choice.devices.size() > 1;
+    });
+    const int64_t fewest =
+        has_replicas ? 1 : std::ranges::min_element(merged.starved, {}, &MergedOrders::List::missing)->missing;
     IdSet<StageId> raised(graph.stages.size());
     for (const MergedOrders::List& list : merged.starved)
-      if (raised.insert(list.stage)) ++rules[list.stage].warm_up;
+      if (raised.insert(list.stage)) rules[list.stage].warm_up += fewest;
   }
 }
 

@@ -315,6 +315,32 @@ TEST_CASE("flags of a standalone schedule that make no sense are refused with th
   const std::string dag = folder.write("dag.json", R"({"predecessors": [[], [0], [0]]})");
   refused({"schedule", "--dag", dag}, wire::kExitUsage, "--micro-batches");
   refused({"schedule", "--dag", dag, "--micro-batches", "4", "--format", "csv-comms"}, wire::kExitUsage, "chains");
+  refused({"schedule", "--dag", dag, "--micro-batches", "4", "--ranks", "3", "--chunks", "2"}, wire::kExitUsage,
+          "--chunks");
+  const std::string large = folder.write("large.json", R"({"predecessors": [[], [0]], "micro_batch_size": 1000000})");
+  refused({"schedule", "--dag", large, "--micro-batches", "3000", "--format", "pb"}, wire::kExitUsage, "2^31 - 1");
+}
+
+TEST_CASE("a replica without a micro-batch makes every update of its stage") {
+  const Folder folder;
+  const std::string dag =
+      folder.write("dag.json", R"({"predecessors": [[], [0]], "replicas": [1, 4], "micro_batches": 2})");
+  const Answer in_turn = ask({"schedule", "--policy", "pipedream-rr", "--dag", dag, "--format", "ir"});
+  CAPTURE(in_turn.err);
+  CHECK(in_turn.code == 0);
+  CHECK(ask({"schedule", "--policy", "parameter-server", "--ranks", "4", "--micro-batches", "3"}).code == 0);
+}
+
+TEST_CASE("delayed starts that were computed for other costs do not delay a schedule") {
+  const Folder folder;
+  const std::string dag =
+      folder.write("dag.json", R"({"predecessors": [[], [0], [1], [], [2, 3]], "micro_batches": 12})");
+  const std::string file = folder.path("zb.ir");
+  REQUIRE(ask({"schedule", "--policy", "zb-2p", "--dag", dag, "--format", "ir", "-o", file, "-q"}).code == 0);
+  const Answer own = ask({"check", file, "--json"}), other = ask({"check", file, "--costs", "0.1,0.1,0.1", "--json"});
+  CHECK(other.object()["makespan"].get<double>() == doctest::Approx(own.object()["makespan"].get<double>() / 10));
+  CHECK(holds(other.err, "those of other costs"));
+  CHECK_FALSE(holds(own.err, "those of other costs"));
 }
 
 TEST_CASE("costs that the clock would round away are refused") {
@@ -325,4 +351,14 @@ TEST_CASE("costs that the clock would round away are refused") {
   CHECK(with_costs("1.4e-6,1,1").code == 2);
   CHECK(with_costs("0,0,0").code == 2);
   CHECK(with_costs("0.5,0,1").code == 0);
+  const Folder folder;
+  for (const std::string cost : {R"("forward": 1e-7, "backward": 2e-7)",
+                                 R"("cost_per_sample": {"forward": 1e-4, "backward": 2e-4})", R"("latency": 1e-7)"}) {
+    CAPTURE(cost);
+    const std::string dag =
+        folder.write("dag.json", R"({"predecessors": [[], [0]], "micro_batches": 4, )" + cost + "}");
+    const Answer answer = ask({"schedule", "--dag", dag});
+    CHECK(answer.code == 3);
+    CHECK(holds(answer.err, "multiply all"));
+  }
 }

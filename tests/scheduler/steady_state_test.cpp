@@ -55,6 +55,13 @@ TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch ta
       }
 }
 
+TEST_CASE("an update takes the time of its samples, also where it does not divide the batch") {
+  double drained = 0;
+  const auto steady = steady_of(2, 6, {.policy = "2bw", .update = Samples(4)}, drained);
+  REQUIRE(steady.has_value());
+  CHECK(steady->update_seconds == doctest::Approx(4 * kUnitsPerMicroBatch));
+}
+
 TEST_CASE(
     "the more batches follow each other before the pipeline drains, the nearer a step comes to one without draining") {
   const ir::Cluster cluster = standalone_cluster(4);
