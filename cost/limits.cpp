@@ -150,6 +150,10 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double s
   const double total = std::max(time.total(), std::numeric_limits<double>::min());
   if (step_seconds > total * kOrderSlack) {
     const double share = 1 - total / step_seconds;
+    if (graph.stages.size() == 1)
+      return {LimitKind::kWork, stage, share,
+              text("the updates of the weights, ", percent(share),
+                   " % of the step beside its forwards and backwards: a larger batch makes fewer of them")};
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cost/stage_cost.h"
+#include "support/bits.h"
 #include "wire/all_reduce.h"
 
 namespace graphpipe::cost {
@@ -150,8 +151,26 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary,
   return parts;
 }
 
+/// Which stages a stage holds back: from them edges with gradients lead to it, by whatever way, so that their
+/// backwards wait for its own, and their forwards for those.
+class HeldBack {
+ public:
+  explicit HeldBack(const ir::StageGraph& graph) : above_(graph.stages.size(), graph.stages.size()) {
+    // Edges are sorted by source and lead to later stages: what lies above a source is complete.
+    for (const ir::StageEdge& edge : graph.edges) {
+      if (edge.gradient_count == 0) continue;
+      above_.merge(edge.to.index(), edge.from.index());
+      above_.insert(edge.to.index(), edge.from.index());
+    }
+  }
+  bool holds(StageId reader, StageId producer) const { return above_.contains(reader.index(), producer.index()); }
+
+ private:
+  BitRows above_;
+};
+
 Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id,
-               const IdMap<StageId, Samples>& in_flight) {
+               const IdMap<StageId, Samples>& in_flight, const HeldBack& held_back) {
   const ir::StageChoice& choice = graph.stages[id].choice;
   const Samples samples = item_samples(choice);
   const int64_t own = items_of(choice, in_flight[id].count);
@@ -159,7 +178,7 @@ Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, Stage
   double ahead = -static_cast<double>(boundary_gradients(graph, boundary, samples).count);
   for (const ir::EdgeId edge_id : boundary.in) {
     const ir::StageEdge& edge = graph.edges[edge_id];
-    const int64_t above = edge.gradient_count > 0 ? in_flight[edge.from].count : graph.batch.count;
+    const int64_t above = held_back.holds(id, edge.from) ? in_flight[edge.from].count : graph.batch.count;
     const int64_t more = std::max<int64_t>(0, items_of(choice, std::min(above, graph.batch.count)) - own);
     ahead += static_cast<double>(more) * edge.bytes.at(samples) + own_gradients(edge, samples);
   }
@@ -193,16 +212,17 @@ MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_fli
 }
 
 Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId, Samples>& in_flight) {
-  return ahead_of(graph, boundary_of(graph, id), id, in_flight);
+  return ahead_of(graph, boundary_of(graph, id), id, in_flight, HeldBack(graph));
 }
 
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                        const IdMap<StageId, Samples>& in_flight) {
   IdMap<ir::DeviceId, Bytes> peak(cluster.devices.size());
   const IdMap<StageId, StageBoundary> boundary = boundaries(graph);
+  const HeldBack held_back(graph);
   for (StageId stage : graph.stage_ids()) {
     const Bytes bytes = parts_of(graph, boundary[stage], stage, in_flight[stage]).total() +
-                        ahead_of(graph, boundary[stage], stage, in_flight);
+                        ahead_of(graph, boundary[stage], stage, in_flight, held_back);
     for (ir::DeviceId device : graph.stages[stage].choice.devices) peak[device] += bytes;
   }
   return peak;

@@ -103,6 +103,10 @@ Status check_request(const PlanRequest& request) {
     if (forced.stage < 0 || forced.replicas < 1)
       return bad_request(text("--replicas ", forced.stage, "=", forced.replicas, " is not a stage and its replicas"),
                          "write STAGE=D with a stage from 0 and at least one replica");
+    else if (request.stages && forced.stage >= *request.stages)
+      return bad_request(text("--replicas ", forced.stage, "=", forced.replicas, ": of --stages ", *request.stages,
+                              " none has this number"),
+                         "stages are numbered from 0");
   return Ok{};
 }
 

@@ -136,3 +136,26 @@ TEST_CASE("every plan has one sentence, with a share between 0 and 1") {
     CHECK_FALSE(name_of(limit.kind).empty());
   }
 }
+
+TEST_CASE("what has no gradient is as far ahead as its producer, which stages with gradients between them hold back") {
+  const auto bytes_of_last = [](Samples batch, bool gradients_between) {
+    ir::StageGraph graph =
+        stages_of(tests::plan_graph({{}, {0}, {0, 1}}, {{.seconds = 1, .bytes = 5}}, batch), Samples(1));
+    for (ir::StageEdge& edge : graph.edges)
+      if (edge.to == StageId(2u) ? edge.from == StageId(0u) : !gradients_between) edge.gradient_count = 0;
+    IdMap<StageId, Samples> in_flight(3);
+    for (const StageId stage : graph.stage_ids()) in_flight[stage] = Samples(3 - static_cast<int64_t>(stage.index()));
+    return peak_memory(graph, ir::equal_devices(3), in_flight)[ir::DeviceId(2u)];
+  };
+  CHECK(bytes_of_last(Samples(64), true) == bytes_of_last(Samples(1024), true));
+  CHECK(bytes_of_last(Samples(64), false) < bytes_of_last(Samples(1024), false));
+}
+
+TEST_CASE("beyond the work of a single stage lie the updates of its weights, and no order") {
+  const ir::StageGraph one = stages_of(tests::plan_graph({{}}, {{.seconds = 1}}, Samples(1)), Samples(1));
+  const ir::Cluster cluster = ir::equal_devices(1);
+  const Limit limit = limit_of(one, cluster, 2 * iteration_time(one, cluster).total());
+  CHECK(limit.kind == LimitKind::kWork);
+  CHECK(limit.share == doctest::Approx(0.5));
+  CHECK(limit.sentence.find("the updates of the weights") == 0);
+}
