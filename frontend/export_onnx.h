@@ -23,7 +23,8 @@ struct NewTensor {
 /// have new elements; all else is as it was. `replaced` gets the names that were found. All tensors lie in the file
 /// itself, those too that lay in files beside it, which are opened as an import with this trusted root opens them.
 /// Needs: a file that import_onnx accepts. Errors: kUnreadableFile, kMalformedFile, those of ExternalData;
-/// kBadParameter where a tensor has another type or shape than its new one; kLimitExceeded beyond the 2 GiB that one
+/// kBadParameter where a tensor has another type or shape than its new one; kUnsupportedType where it is not known how
+/// many bytes lie beside the model; kLimitExceeded beyond the 2 GiB that one
 /// ONNX file can hold.
 Result<std::string> export_onnx(const std::string& path, const std::string& trusted_root,
                                 const std::map<std::string, NewTensor>& tensors, std::set<std::string>& replaced);

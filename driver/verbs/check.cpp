@@ -140,14 +140,16 @@ int run_check(const Options& options) {
   const scheduler::WholeSchedule& whole = *verdict.whole;
   Result<StandaloneSchedule> standalone = simulate_standalone(whole.graph, whole.cluster, whole.schedule);
   if (!standalone) return report_problems(options, "check", standalone.problems());
-  if (Result<StandaloneSchedule> at_once = without_delays(whole);
-      at_once && at_once->timeline.makespan < standalone->timeline.makespan) {
-    report_notes(options, {{.code = Code::kUsage,
-                            .severity = Severity::kNote,
-                            .origin = ModelText(options.input),
-                            .message = "its delayed starts are those of other costs, and are left out",
-                            .hint = "check it at the costs that it was made for"}});
-    standalone = std::move(at_once);
+  if (!whole.schedule.starts.empty()) {
+    Result<StandaloneSchedule> at_once = without_delays(whole);
+    if (at_once && at_once->timeline.makespan < standalone->timeline.makespan) {
+      report_notes(options, {{.code = Code::kUsage,
+                              .severity = Severity::kNote,
+                              .origin = ModelText(options.input),
+                              .message = "its delayed starts are those of other costs, and are left out",
+                              .hint = "check it at the costs that it was made for"}});
+      standalone = std::move(at_once);
+    }
   }
   if (!options.json) {
     const size_t replicas = max_replicas(whole.graph);

@@ -119,7 +119,7 @@ def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -
 
 def end(process: "subprocess.Popen[Any]") -> None:
     """Asks the command to end and waits for the checkpoint that a run then takes. A terminal's Ctrl-C has reached it too;
-    it counts both as one."""
+    within half a second it counts both as one."""
     process.terminate()
     process.communicate()
 

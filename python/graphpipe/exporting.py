@@ -66,7 +66,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     `inputs`: example tensors, as a dict by the names of forward's arguments, a sequence, or one tensor. The first axis
     of each is the batch, except for those that `fixed_batch` names; where it names all, the file is one sample as a whole,
-    which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random state are left as they were.
+    which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random
+    state are left as they were.
     Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch.
     """
     import torch

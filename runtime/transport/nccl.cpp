@@ -1,7 +1,6 @@
 // NCCL between GPUs. Activations, gradients and the chunks of all-reduces travel here, from device memory to device
 // memory; all else (losses, norms, names) is small and takes a host transport beside it. All-reduces are the runtime's
-// own ring (collectives/ring_all_reduce.h), not NCCL's: its additions come in an order that the serial interpreter
-// knows.
+// own ring (collectives/ring_all_reduce.h), not NCCL's: its additions come in an order that the serial interpreter knows.
 //
 // Each channel has a communicator of two ranks and a stream of its own: a send kernel that waits for its receiver
 // blocks no other channel. Communicators are made in the order of the channels' keys, which is one order for all ranks.
@@ -77,8 +76,8 @@ class NcclWire {
       : is_send_(spec.from_rank == setup.rank), compute_stream_(static_cast<cudaStream_t>(setup.compute_stream)) {
     Store& store = *setup.store;
     peer_ = is_send_ ? spec.to_rank : spec.from_rank;
-    const std::string key =
-        text("nccl/", static_cast<int>(spec.key.kind), "/", spec.key.index, "/", spec.key.from, "/", spec.key.to);
+    const std::string key = text("nccl/", static_cast<int>(spec.key.kind), "/", spec.key.index, "/", spec.key.from, "/",
+                                 spec.key.to);
     ncclUniqueId id{};
     if (is_send_) {
       check(ncclGetUniqueId(&id), "unique id");
@@ -140,8 +139,7 @@ class NcclWire {
     const auto bytes = static_cast<size_t>(flight.message->header.bytes);
     if (is_send_)
       check(cudaMemcpyAsync(flight.device_header, flight.host_header, sizeof(MessageHeader), cudaMemcpyHostToDevice,
-                            stream_),
-            "header");
+                            stream_), "header");
     check(ncclGroupStart(), "group");
     if (is_send_) {
       check(ncclSend(flight.device_header, sizeof(MessageHeader), ncclUint8, 1, comm_, stream_), "send");
@@ -154,8 +152,7 @@ class NcclWire {
     settle(comm_, "message");
     if (!is_send_)
       check(cudaMemcpyAsync(flight.host_header, flight.device_header, sizeof(MessageHeader), cudaMemcpyDeviceToHost,
-                            stream_),
-            "header");
+                            stream_), "header");
     check(cudaEventRecord(flight.finished, stream_), "event");
   }
 

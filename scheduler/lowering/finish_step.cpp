@@ -13,6 +13,7 @@ namespace {
 
 bool is_transfer(ActionOp op) { return ir::is_message(op) || op == ActionOp::kSlice; }
 
+/// Actions of the program up to the last one that its gradients need, and up to what that one sends.
 size_t end_of_compute(const ir::Program& program, StageId stage, int replica) {
   const std::vector<Action>& actions = program.actions;
   size_t end = actions.size();
@@ -38,7 +39,8 @@ Action step_action(const StageGraph& graph, ActionOp op, const TrainedReplica& o
 
 /// What is reduced on a device, each with the number of actions before it; ascending. Groups come in the order of
 /// `turn_of`.
-std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const std::vector<TrainedReplica>& trained,
+std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const ir::Program& program,
+                                                                       const std::vector<TrainedReplica>& trained,
                                                                        const std::map<int, size_t>& turn_of) {
   std::map<size_t, std::vector<const TrainedReplica*>> turns;
   for (const TrainedReplica& own : trained)
@@ -47,7 +49,8 @@ std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const std
   size_t earliest = 0;
   for (const auto& [turn, members] : turns) {
     const auto before = static_cast<std::ptrdiff_t>(places.size());
-    for (const TrainedReplica* own : members) places.push_back({std::max(earliest, own->end), own});
+    for (const TrainedReplica* own : members)
+      places.push_back({std::max(earliest, end_of_compute(program, own->stage, own->replica)), own});
     std::stable_sort(places.begin() + before, places.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     earliest = places.back().first;
@@ -55,10 +58,9 @@ std::vector<std::pair<size_t, const TrainedReplica*>> place_reductions(const std
   return places;
 }
 
-void finish_program(const StageGraph& graph, std::vector<TrainedReplica> trained, const std::map<int, size_t>& turn_of,
-                    bool norm, ir::Program& program) {
-  for (TrainedReplica& own : trained) own.end = end_of_compute(program, own.stage, own.replica);
-  const auto places = place_reductions(trained, turn_of);
+void finish_program(const StageGraph& graph, const std::vector<TrainedReplica>& trained,
+                    const std::map<int, size_t>& turn_of, bool norm, ir::Program& program) {
+  const auto places = place_reductions(program, trained, turn_of);
   auto next = places.begin();
   std::vector<Action> actions;
   for (size_t i = 0; i < program.actions.size(); ++i) {

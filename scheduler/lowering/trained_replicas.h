@@ -12,8 +12,6 @@ struct TrainedReplica {
   StageId stage;
   int replica = 0;
   int group = -1;  // that it reduces its gradients in, -1: none
-  /// finish_step: actions of the program up to the last one that its gradients need, and up to what that one sends.
-  size_t end = 0;
 };
 
 /// The trained replicas of each device, ascending by stage; devices without any are absent.

@@ -37,7 +37,7 @@ std::vector<RunFlag> checkpoint_flags() {
   return {
       checkpoint_flag<&O::folder>(
           "--checkpoint", "DIR",
-          "takes checkpoints: at the end, on SIGUSR1, and on SIGINT or SIGTERM, which end the run", true),
+          "takes checkpoints: at the end, on SIGUSR1, and on SIGINT, SIGTERM or SIGHUP, which end the run", true),
       count_flag<&O::every_steps>("--checkpoint-every", "one every N steps too, 1 or more"),
       {.name = "--checkpoint-minutes",
        .value_name = "M",
