@@ -2,18 +2,21 @@
 """One training step of the single-stage program against PyTorch: same model, data, optimizer and threads.
 
     .deps/oracle/bin/python bench/step_time.py [--graphpipe build/release/bin/graphpipe] [--rounds 5] [--seconds 2]
-                                             [--wide] [--torch-compile] [--bf16] [--save FILE] [MODEL...]
+                                             [--wide] [--torch-compile] [--bf16] [--device cuda] [--batch 8]
+                                             [--save FILE] [MODEL...]
 
 Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones. A round takes each
 program's steps for some seconds, the first half of which warms up, and rounds alternate between the programs, so a machine
 whose speed drifts moves all of them. Prints the median step of each and the ratio of ours to the faster of PyTorch's, round
 by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
 float32 printed. `predicted` is the step that the plan says over the measured one, `roofline` the measured one over what
-bench/roofline.py allows. --save writes them to a file for compare_results.py.
+bench/roofline.py allows. With --device cuda, in a build with CUDA, both run on the GPU, without those two, which are of
+CPUs, and --bf16 adds PyTorch's autocast. --save writes them to a file for compare_results.py.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -40,20 +43,24 @@ FEWEST = 8
 class Eager:
     """PyTorch's own training of an example, perhaps through torch.compile."""
 
-    def __init__(self, example: models.Example, compiled: bool):
-        self.example = example
-        module = example.module.train()
+    def __init__(self, example: models.Example, compiled: bool, batch: int = BATCH, device: str = "cpu", bf16: bool = False):
+        self.example, self.batch, self.device, self.bf16 = example, batch, device, bf16
+        module = example.module.train().to(device)
         self.run = torch.compile(module) if compiled else module
         self.optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
 
     def step(self, number: int) -> None:
         example, samples = self.example, next(iter(self.example.inputs.values())).shape[0]
-        first = number * BATCH % samples
-        inputs = [tensor[first:first + BATCH] for tensor in example.inputs.values()]
-        labels = {key: tensor[first:first + BATCH] for key, tensor in example.labels.items()}
+        first = number * self.batch % samples
+        part = lambda tensor: tensor[first:first + self.batch].to(self.device)
+        inputs = [part(tensor) for tensor in example.inputs.values()]
+        labels = {key: part(tensor) for key, tensor in example.labels.items()}
         self.optimizer.zero_grad()
-        example.loss((self.run(*inputs),), labels).backward()
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            loss = example.loss((self.run(*inputs),), labels)
+        loss.backward()
         self.optimizer.step()
+        loss.item()  # as a training loop prints it; on a GPU it waits
 
     def step_seconds(self, limit: float) -> float:
         seconds = []
@@ -71,15 +78,17 @@ def settled(seconds: list[float]) -> float:
 class Compiled:
     """Our programs: of the flags, those of one device where they name no other number."""
 
-    def __init__(self, graphpipe: str, folder: pathlib.Path, name: str, wide: bool, flags: list[str]):
+    def __init__(self, graphpipe: str, folder: pathlib.Path, name: str, wide: bool, flags: list[str], batch: int = BATCH,
+                 device: str = "cpu"):
         model, data, loss = prepared(name, wide, folder)
         self.program = folder / "-".join(["program", *flags]).replace("--", "")
         if "--devices" not in flags:
-            flags = ["--devices", "1", "--micro-batch", str(BATCH), *flags]
-        answer = subprocess.run([graphpipe, "compile", str(model), "--batch", str(BATCH), "--loss", loss, "-o",
+            flags = ["--devices", "1", "--micro-batch", str(batch), *flags]
+        answer = subprocess.run([graphpipe, "compile", str(model), "--batch", str(batch), "--loss", loss, "-o",
                                  str(self.program), "--json", *flags], check=True, capture_output=True, text=True)
         self.predicted = json.loads(answer.stdout)["simulated_step"]
-        self.command = [graphpipe, "run", str(self.program), "--data", str(data), "--lr", "0.01", "--json"]
+        self.command = [graphpipe, "run", str(self.program), "--data", str(data), "--lr", "0.01", "--json",
+                        "--device", device]
         self.steps = FEWEST
 
     def step_seconds(self, limit: float) -> float:
@@ -104,27 +113,33 @@ def prepared(name: str, wide: bool, folder: pathlib.Path) -> tuple[pathlib.Path,
 
 
 def measure(name: str, arguments: argparse.Namespace) -> dict:
-    load = wide_models.load if arguments.wide else models.load
+    load, on_gpu = wide_models.load if arguments.wide else models.load, arguments.device == "cuda"
     with tempfile.TemporaryDirectory() as folder:
-        compiled = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide, flags)
-        ours, eager = compiled([]), Eager(load(name), False)
+        ours_with = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide, flags,
+                                           arguments.batch, arguments.device)
+        torch_with = lambda compiled, bf16=False: Eager(load(name), compiled, arguments.batch, arguments.device, bf16)
+        ours, eager = ours_with([]), torch_with(False)
         programs = {"eager": eager}
         if arguments.torch_compile:
-            programs["torch_compile"] = Eager(load(name), True)
+            programs["torch_compile"] = torch_with(True)
         programs["ours"] = ours
+        if arguments.bf16 and on_gpu:
+            programs["autocast"] = torch_with(False, bf16=True)
         if arguments.bf16:
-            programs["bf16"] = compiled(["--precision", "bf16"])
+            programs["bf16"] = ours_with(["--precision", "bf16"])
         rounds = [{key: program.step_seconds(arguments.seconds) for key, program in programs.items()}
                   for _ in range(arguments.rounds)]
-    bound = roofline.seconds(lambda: eager.step(0))
+    bound = math.nan if on_gpu else roofline.seconds(lambda: eager.step(0))
     ratios = sorted(each["ours"] / min(each[key] for key in ("eager", "torch_compile") if key in each) for each in rounds)
     median = {f"{key}_seconds": statistics.median(each[key] for each in rounds) for key in programs}
-    row = {"model": name, **median, "ratio": statistics.median(ratios),
-           "predicted": ours.predicted / median["ours_seconds"], "roofline": median["ours_seconds"] / bound}
+    row = {"model": name, **median, "ratio": statistics.median(ratios)}
+    if not on_gpu:
+        row |= {"predicted": ours.predicted / median["ours_seconds"], "roofline": median["ours_seconds"] / bound}
     if arguments.bf16:
         row["bf16_ratio"] = statistics.median(each["bf16"] / each["ours"] for each in rounds)
     print(" ".join([f"{name:12}", *(f"{1e3 * median[f'{key}_seconds']:16.3f}" for key in programs),
-                    f"{ratios[0]:10.3f} {row['ratio']:7.3f} {ratios[-1]:7.3f} {row['predicted']:9.3f} {row['roofline']:8.2f}",
+                    f"{ratios[0]:10.3f} {row['ratio']:7.3f} {ratios[-1]:7.3f}",
+                    f"{row['predicted']:9.3f} {row['roofline']:8.2f}" if not on_gpu else f"{'-':>9} {'-':>8}",
                     f"{row['bf16_ratio']:9.3f}" if arguments.bf16 else ""]), flush=True)
     return row
 
@@ -137,6 +152,8 @@ def main() -> None:
     parser.add_argument("--wide", action="store_true", help="models of real width")
     parser.add_argument("--torch-compile", action="store_true", help="measure torch.compile too")
     parser.add_argument("--bf16", action="store_true", help="measure --precision bf16 too")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
@@ -144,13 +161,16 @@ def main() -> None:
     if unknown := [name for name in arguments.models if name not in known]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
-    keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours", *(["bf16"] if arguments.bf16 else [])]
+    keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",
+            *(["autocast"] if arguments.bf16 and arguments.device == "cuda" else []),
+            *(["bf16"] if arguments.bf16 else [])]
     times = " ".join(f"{key + ' ms':>16}" for key in keys)
     print(f"{'model':12} {times} {'ratio min':>10} {'median':>7} {'max':>7} {'predicted':>9} {'roofline':>8}",
           "bf16/ours" if arguments.bf16 else "")
     rows = [measure(name, arguments) for name in arguments.models or known]
     if arguments.save:
-        results.save(arguments.save, "step_time", rows, key=["model"], lower_is_better=["ratio", "roofline"])
+        results.save(arguments.save, "step_time", rows, key=["model"],
+                     lower_is_better=["ratio"] if arguments.device == "cuda" else ["ratio", "roofline"])
 
 
 if __name__ == "__main__":

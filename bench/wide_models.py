@@ -205,7 +205,7 @@ def cross_entropy(outputs, labels):
 
 def contrastive(outputs, labels):
     """The symmetric loss of CLIP: a picture belongs to the text of its own sample."""
-    own = torch.arange(outputs[0].shape[0])
+    own = torch.arange(outputs[0].shape[0], device=outputs[0].device)
     return (functional.cross_entropy(outputs[0], own) + functional.cross_entropy(outputs[0].t(), own)) / 2
 
 

@@ -104,10 +104,9 @@ class FunctionWriter {
     const ir::TensorType& type = graph_.value(step.zero).type;
     std::string dims;
     for (const ir::Dim dim : type.shape) dims += text(dims.empty() ? "" : ", ", dim_text(dim));
-    headers_.insert("ATen/ops/zeros.h");
-    line(text("at::Tensor ", naming_.value(step.zero), " = at::zeros({", dims, "}, at::TensorOptions().dtype(",
-              ops::scalar_type(type.dtype), "));  // ", naming_.tells_nodes() ? text("for n", step.node, ": ") : "",
-              "arises in other stages"));
+    headers_.insert({"ATen/ops/zeros.h", std::string(kTensorOptionsHeader)});
+    line(text("at::Tensor ", naming_.value(step.zero), " = at::zeros({", dims, "}, ", options_text(type.dtype),
+              ");  // ", naming_.tells_nodes() ? text("for n", step.node, ": ") : "", "arises in other stages"));
     return {step.zero};
   }
 

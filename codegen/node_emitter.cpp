@@ -1,5 +1,6 @@
 #include "codegen/node_emitter.h"
 
+#include "ops/emit_helpers.h"
 #include "support/check.h"
 
 namespace graphpipe::codegen {
@@ -19,6 +20,10 @@ std::string type_text(const ir::TensorType& type) {
     result += dim_text(type.shape[i]);
   }
   return result + ']';
+}
+
+std::string options_text(ir::DType dtype) {
+  return text("graphpipe::runtime::options_of(a, ", ops::scalar_type(dtype), ")");
 }
 
 NodeEmitter::NodeEmitter(const ir::Graph& graph, ir::NodeId id, const std::map<ir::ParamId, size_t>& weight_index,
@@ -64,6 +69,11 @@ std::string NodeEmitter::dims(const ir::Shape& shape) const {
     result += dim_text(shape[i]);
   }
   return result + "}";
+}
+
+std::string NodeEmitter::options(ir::DType dtype) {
+  include(kTensorOptionsHeader);
+  return options_text(dtype);
 }
 
 std::string NodeEmitter::random_key() const {

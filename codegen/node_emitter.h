@@ -15,6 +15,9 @@ namespace graphpipe::codegen {
 std::string dim_text(ir::Dim dim);
 /// "f32[b,64]", for comments.
 std::string type_text(const ir::TensorType& type);
+/// The options of tensors that a generated function makes from nothing; needs kTensorOptionsHeader.
+std::string options_text(ir::DType dtype);
+inline constexpr std::string_view kTensorOptionsHeader = "runtime/tensor_options.h";
 
 class NodeEmitter final : public ops::Emitter {
  public:
@@ -25,6 +28,7 @@ class NodeEmitter final : public ops::Emitter {
   std::string in(size_t i) const override;
   std::string dim(ir::Dim dim) const override { return dim_text(dim); }
   std::string dims(const ir::Shape& shape) const override;
+  std::string options(ir::DType dtype) override;
   std::string random_key() const override;
   void assign(size_t i, std::string_view expression, std::string_view header) override;
   void include(std::string_view header) override;

@@ -89,6 +89,8 @@ class Emitter {
   virtual std::string dim(ir::Dim dim) const = 0;
   /// A shape as a braced list of int64_t, such as "{b, 64}".
   virtual std::string dims(const ir::Shape& shape) const = 0;
+  /// The options of a tensor that the node makes from nothing: of the type, where the stage's others lie.
+  virtual std::string options(ir::DType dtype) = 0;
   /// An expression of type graphpipe::runtime::RandomKey for this node: (seed, step, node id of the forward node,
   /// first sample).
   virtual std::string random_key() const = 0;

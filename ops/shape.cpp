@@ -321,7 +321,7 @@ void emit_full(Emitter& emitter) {
   const ir::TensorType& type = emitter.node().output(0).type;
   emitter.assign(0,
                  text("at::full(", emitter.dims(type.shape), ", ", constant_of(emitter.node(), "value", 0), ", ",
-                      scalar_type(type.dtype), ")"),
+                      emitter.options(type.dtype), ")"),
                  "ATen/ops/full.h");
 }
 
@@ -337,7 +337,7 @@ Inferred infer_iota(const NodeView& node) {
 void emit_iota(Emitter& emitter) {
   const ir::TensorType& type = emitter.node().output(0).type;
   emitter.assign(0,
-                 text("at::arange(", emitter.dim(type.shape.front()), ", ", scalar_type(type.dtype), ").mul(",
+                 text("at::arange(", emitter.dim(type.shape.front()), ", ", emitter.options(type.dtype), ").mul(",
                       constant_of(emitter.node(), "delta", 1), ").add(", constant_of(emitter.node(), "start", 0), ")"),
                  "ATen/ops/arange.h");
 }

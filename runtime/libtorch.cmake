@@ -13,11 +13,12 @@ if(NOT TARGET graphpipe_torch)
 
   if(NOT DEFINED GRAPHPIPE_CUDA OR GRAPHPIPE_CUDA)
     find_package(CUDAToolkit QUIET)
-    # Wheels of LibTorch have NCCL beside them, without the name that linkers look for.
-    find_library(GRAPHPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${CUDAToolkit_LIBRARY_DIR}"
-      "${GRAPHPIPE_LIBTORCH}/lib" "${GRAPHPIPE_LIBTORCH}/../nvidia/nccl/lib")
-    find_path(GRAPHPIPE_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
-      "${GRAPHPIPE_LIBTORCH}/../nvidia/nccl/include")
+    # Wheels of LibTorch have NCCL beside them, without the name that linkers look for. A process has one NCCL: that which
+    # LibTorch was built with comes first.
+    set(graphpipe_nccl "${GRAPHPIPE_LIBTORCH}/../nvidia/nccl")
+    find_library(GRAPHPIPE_NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR
+      HINTS "${GRAPHPIPE_LIBTORCH}/lib" "${graphpipe_nccl}/lib" "${CUDAToolkit_LIBRARY_DIR}")
+    find_path(GRAPHPIPE_NCCL_INCLUDE nccl.h HINTS "${graphpipe_nccl}/include" ${CUDAToolkit_INCLUDE_DIRS})
     set(graphpipe_cuda_lacks "")
     if(NOT CUDAToolkit_FOUND)
       list(APPEND graphpipe_cuda_lacks "a CUDA toolkit")

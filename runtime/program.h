@@ -43,6 +43,8 @@ struct StageArguments {
   bool recompute = false;
   /// The forward leaves the model's outputs in the slot.
   bool keeps_outputs = false;
+  /// Where all these tensors lie: the number of a GPU of this host, or -1: the CPU.
+  int32_t gpu = -1;
 };
 using StageFunction = void (*)(const StageArguments&);
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "runtime/error.h"
+#include "runtime/tensor_options.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -54,8 +55,8 @@ int64_t bytes_of(const TensorRow& row, int64_t samples) {
   return bytes;
 }
 
-at::Tensor empty_tensor(const TensorRow& row, int64_t samples) {
-  return at::empty(shape_of(row, samples), at::TensorOptions().dtype(scalar_type(row.type)));
+at::Tensor empty_tensor(const TensorRow& row, int64_t samples, int32_t gpu) {
+  return at::empty(shape_of(row, samples), options_on(gpu, scalar_type(row.type)));
 }
 
 at::Tensor rows_of(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,

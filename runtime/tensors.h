@@ -28,7 +28,8 @@ std::optional<ElementType> element_type(at::ScalarType type);
 std::vector<int64_t> shape_of(const TensorRow& row, int64_t samples);
 int64_t bytes_of(const TensorRow& row, int64_t samples);
 
-at::Tensor empty_tensor(const TensorRow& row, int64_t samples);
+/// On the GPU of this number, or the CPU.
+at::Tensor empty_tensor(const TensorRow& row, int64_t samples, int32_t gpu = -1);
 
 /// The view of `item_value` (which holds the samples `item`) that holds the samples `message`.
 at::Tensor rows_of(const at::Tensor& item_value, const TensorRow& row, wire::SampleRange item,

@@ -224,29 +224,30 @@ void standalone_flags(CLI::App& app, ScheduleOptions& schedule) {
       ->check(CLI::Range(0.0, 1e6));
 }
 
-// The flags of the table that the device programs read too (wire/run_options.h).
-void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run) {
-  for (const wire::RunFlag& flag : wire::run_flags()) {
-    if (flag.user < user) continue;
-    if (flag.is_switch()) {
-      app.add_flag_callback(
-          flag.name, [&flag, &run] { flag.read("", run); }, flag.help);
-      continue;
-    }
-    const auto read = [&flag, &run](const std::string& word) {
-      if (!flag.read(word, run))
-        throw CLI::ValidationError(flag.name, text("'", word, "' is not ", flag.value_name, ": ", flag.help));
-    };
-    CLI::Option* option = nullptr;
-    if (flag.repeats) {
-      const auto read_all = [read](const std::vector<std::string>& words) { std::ranges::for_each(words, read); };
-      option =
-          app.add_option_function<std::vector<std::string>>(flag.name, read_all, flag.help)->allow_extra_args(false);
-    } else {
-      option = app.add_option_function<std::string>(flag.name, read, flag.help);
-    }
-    option->type_name(flag.value_name)->default_str(flag.default_word());
+// A flag of the table that the device programs read too (wire/run_options.h).
+void run_option_flag(CLI::App& app, const wire::RunFlag& flag, wire::RunOptions& run) {
+  if (flag.is_switch()) {
+    app.add_flag_callback(
+        flag.name, [&flag, &run] { flag.read("", run); }, flag.help);
+    return;
   }
+  const auto read = [&flag, &run](const std::string& word) {
+    if (!flag.read(word, run))
+      throw CLI::ValidationError(flag.name, text("'", word, "' is not ", flag.value_name, ": ", flag.help));
+  };
+  CLI::Option* option = nullptr;
+  if (flag.repeats) {
+    const auto read_all = [read](const std::vector<std::string>& words) { std::ranges::for_each(words, read); };
+    option = app.add_option_function<std::vector<std::string>>(flag.name, read_all, flag.help)->allow_extra_args(false);
+  } else {
+    option = app.add_option_function<std::string>(flag.name, read, flag.help);
+  }
+  option->type_name(flag.value_name)->default_str(flag.default_word());
+}
+
+void run_option_flags(CLI::App& app, wire::FlagUser user, wire::RunOptions& run) {
+  for (const wire::RunFlag& flag : wire::run_flags())
+    if (flag.user >= user) run_option_flag(app, flag, run);
 }
 
 void config_flag(CLI::App& app, Options& options) {
@@ -282,6 +283,8 @@ void profile_flags(CLI::App& app, Options& options) {
   app.add_option("--data", options.run.data.folder,
                  "folder with one NAME.npy per input and label; else synthetic data");
   app.add_option("--steps", options.run.data.steps, "most timed steps of each number of samples")->check(kOneOrMore);
+  for (const wire::RunFlag& flag : wire::run_flags())
+    if (flag.name == std::string_view("--device")) run_option_flag(app, flag, options.run);
   app.add_option("--keep", options.keep, "folder to write the measuring program to, and to leave it in");
   app.add_option("-o,--output", options.output, "profile file to write")->required();
   output_flags(app, options);

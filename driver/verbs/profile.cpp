@@ -43,8 +43,10 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   const Diagnostics found = check_run_files(folder, read);
   if (has_error(found)) return found;
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  // The link is measured only if each of two processes has cores of its own.
-  GP_TRY(const RunOutcome outcome, launch_profile(folder, cores >= 2 * options.training.threads ? 2 : 1, run));
+  // The link is measured only if each of two processes has cores of its own, and not between GPUs, of which there may
+  // be one: theirs are the cluster's.
+  const bool has_link = run.launch.device == "cpu" && cores >= 2 * options.training.threads;
+  GP_TRY(const RunOutcome outcome, launch_profile(folder, has_link ? 2 : 1, run));
   if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the profiling program", options.model.model);
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
   profile.model_digest = pipeline.model.digests.whole;

@@ -1,9 +1,11 @@
 // An NVIDIA GPU through LibTorch. Kernels run on LibTorch's current stream.
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -22,6 +24,64 @@ void load_kernels() {
        "install the CUDA libraries that LibTorch was built with, or choose --device cpu");
 }
 
+void check(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) return;
+  fail(Code::kEnvironment, text("CUDA: ", what, ": ", cudaGetErrorString(result)), "check the GPU and its driver");
+}
+
+/// Into pinned memory: a copy into other memory waits for the GPU.
+class PinnedDownload final : public Download {
+ public:
+  PinnedDownload(const at::Tensor& tensor, cudaStream_t stream)
+      : host_(at::empty(tensor.sizes(), tensor.options().device(c10::DeviceType::CPU).pinned_memory(true))) {
+    host_.copy_(tensor, /*non_blocking=*/true);
+    check(cudaEventCreateWithFlags(&copied_, cudaEventDisableTiming), "event");
+    check(cudaEventRecord(copied_, stream), "event");
+  }
+  PinnedDownload(const PinnedDownload&) = delete;
+  PinnedDownload& operator=(const PinnedDownload&) = delete;
+  ~PinnedDownload() override { cudaEventDestroy(copied_); }
+  const at::Tensor& tensor() override {
+    check(cudaEventSynchronize(copied_), "event");
+    return host_;
+  }
+
+ private:
+  at::Tensor host_;
+  cudaEvent_t copied_ = nullptr;
+};
+
+class EventClock final : public DeviceClock {
+ public:
+  explicit EventClock(c10::DeviceIndex index) : index_(index) {}
+  EventClock(const EventClock&) = delete;
+  EventClock& operator=(const EventClock&) = delete;
+  ~EventClock() override {
+    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+
+  void point() override {
+    if (points_ == events_.size()) check(cudaEventCreate(&events_.emplace_back()), "event");
+    check(cudaEventRecord(events_[points_++], c10::cuda::getCurrentCUDAStream(index_).stream()), "event");
+  }
+  std::vector<int64_t> nanoseconds_between() override {
+    std::vector<int64_t> result;
+    if (points_ > 0) check(cudaEventSynchronize(events_[points_ - 1]), "event");
+    for (size_t i = 1; i < points_; ++i) {
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, events_[i - 1], events_[i]), "event");
+      result.push_back(static_cast<int64_t>(1e6 * static_cast<double>(milliseconds)));
+    }
+    points_ = 0;
+    return result;
+  }
+
+ private:
+  c10::DeviceIndex index_;
+  std::vector<cudaEvent_t> events_;
+  size_t points_ = 0;
+};
+
 class Cuda final : public Device {
  public:
   explicit Cuda(c10::DeviceIndex index) : device_(c10::DeviceType::CUDA, index) {
@@ -29,12 +89,22 @@ class Cuda final : public Device {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(index);
   }
-  bool is_host() const override { return false; }
-  at::Tensor upload(const at::Tensor& host) const override { return host.to(device_); }
+  int32_t gpu() const override { return device_.index(); }
+  at::Tensor upload(const at::Tensor& host) const override {
+    // From other than pinned memory a copy waits for what is queued. What is larger is read once, when the run begins.
+    constexpr size_t kLargestPinned = 64 << 20;
+    if (!host.is_cpu() || host.nbytes() > kLargestPinned) return host.to(device_);
+    return host.pin_memory().to(device_, /*non_blocking=*/true);
+  }
   at::Tensor download(const at::Tensor& tensor) const override {
     return tensor.contiguous().to(c10::Device(c10::DeviceType::CPU));
   }
-  void* compute_stream() const override { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+  std::unique_ptr<Download> begin_download(const at::Tensor& tensor) const override {
+    return std::make_unique<PinnedDownload>(tensor, stream());
+  }
+  void* compute_stream() const override { return stream(); }
+  void finish() const override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
+  std::unique_ptr<DeviceClock> open_clock() const override { return std::make_unique<EventClock>(device_.index()); }
   int64_t held_bytes() const override {
     const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
     return stats.allocated_bytes[0].current;
@@ -46,6 +116,8 @@ class Cuda final : public Device {
   void reset_peak() override { c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index()); }
 
  private:
+  cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+
   c10::Device device_;
 };
 

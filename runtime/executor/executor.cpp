@@ -78,6 +78,7 @@ std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
   const DeviceStep device_step(device_, {this, settings_.is_update(first), last - first});
   begin_steps(first, last);
   for (const ResolvedAction& action : program_.actions) run_action(action);
+  read_losses();
   if (served_ != nullptr)
     for (StageState& state : states_) served_->drain(state);
   // What is checked is a sum over all ranks: one without weights to step joins it too.
@@ -93,6 +94,7 @@ void Executor::begin_steps(int64_t first, int64_t last) {
   factor_ = 1;
   checked_ = false;
   outcomes_.clear();
+  unread_losses_.clear();
   for (int64_t step = first; step < last; ++step)
     outcomes_.push_back({.losses = {}, .samples = data_.samples_of(step)});
   if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
@@ -179,7 +181,8 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
             .seed = seed_,
             .step = static_cast<uint64_t>(step_of(action)),
             .recompute = again,
-            .keeps_outputs = outputs_ != nullptr});
+            .keeps_outputs = outputs_ != nullptr,
+            .gpu = device_.gpu()});
 }
 
 void Executor::forward(const ResolvedAction& action, bool again) {
@@ -198,12 +201,22 @@ void Executor::forward(const ResolvedAction& action, bool again) {
                    device_);
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
-    const double value = loss.item<double>() / loss_factor_;
+    unread_losses_.push_back({&action, device_.begin_download(loss)});
+    // A GPU goes on with what is queued behind the loss, which is read when something depends on it.
+    if (device_.is_host()) read_losses();
+  }
+  if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
+}
+
+void Executor::read_losses() {
+  for (const Loss& loss : unread_losses_) {
+    const ResolvedAction& action = *loss.action;
+    const double value = loss.value->tensor().item<double>() / loss_factor_;
     if (trains()) check_finite(value, action);
     outcomes_[static_cast<size_t>(steps_before(plan_, action.row.range))].losses.push_back(
         {within_step(plan_, action.row.range).first, value * loss_scales_->share(action.row.range)});
   }
-  if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
+  unread_losses_.clear();
 }
 
 void Executor::check_finite(double loss, const ResolvedAction& action) {
@@ -377,6 +390,7 @@ void Executor::reduce(const ResolvedAction& action) {
 }
 
 void Executor::step(const ResolvedAction& action) {
+  read_losses();  // no update with gradients of a loss that is not finite
   if (served_ != nullptr) return served_->step(action, states_[action.instance]);
   reduce(action);  // where the schedule names none
   wait_for_reduction(reduction_of(action));

@@ -91,6 +91,7 @@ class Executor {
   void reload(const ResolvedAction& action);
   void fill_inputs(const ResolvedAction& action);
   void drop_for_recompute(const ResolvedAction& action);
+  void read_losses();
   void check_finite(double loss, const ResolvedAction& action);
   StepChecks checks() const { return {.guard = guard_ != nullptr, .loss_scale = loss_scale_ != nullptr}; }
   bool checks_step() const { return needs_norm() || guard_ != nullptr || loss_scale_ != nullptr; }
@@ -128,6 +129,11 @@ class Executor {
   double factor_ = 1;
   bool checked_ = false;
   std::vector<StepOutcome> outcomes_;  // by step of the program
+  struct Loss {
+    const ResolvedAction* action = nullptr;
+    std::unique_ptr<Download> value;
+  };
+  std::vector<Loss> unread_losses_;
   struct Traced {
     size_t event = 0;
     const ResolvedAction* action = nullptr;

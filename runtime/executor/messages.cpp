@@ -87,20 +87,15 @@ void Messages::receive(const ResolvedAction& action, int64_t step) {
   const TensorRow& row = transfer.boundary->tensor;
   Assembly& assembly = assemblies_[transfer.arrival];
   const bool on_device = channels_.takes_device_memory(transfer.key);
+  const int32_t gpu = on_device ? device_.gpu() : -1;
   for (int32_t part = 0; part < transfer.parts; ++part) {
     const auto index = static_cast<size_t>(part);
-    if (assembly.parts.size() <= index) {
-      const at::Tensor whole = empty_tensor(row, transfer.item.size());
-      assembly.parts.push_back(on_device ? device_.upload(whole) : whole);
-    }
+    if (assembly.parts.size() <= index) assembly.parts.push_back(empty_tensor(row, transfer.item.size(), gpu));
     const at::Tensor rows = rows_of(assembly.parts[index], row, transfer.item, action.row.range);
     at::Tensor& staged = staging_[action.transfer][index];
     // Rows that are not dense in the item, or lie in the other memory, land beside it.
     staged.reset();
-    if (!rows.is_contiguous() || rows.is_cpu() == on_device) {
-      staged = empty_tensor(row, action.row.range.size());
-      if (on_device) staged = device_.upload(staged);
-    }
+    if (!rows.is_contiguous() || rows.is_cpu() == on_device) staged = empty_tensor(row, action.row.range.size(), gpu);
     channels_.receive(pending_[action.transfer][index], transfer.key, staged.defined() ? staged : rows, step,
                       action.row.range, part);
   }

@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/io/stored_samples.h"
 #include "runtime/random.h"
 #include "runtime/step_samples.h"
+#include "runtime/tensors.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -30,7 +35,23 @@ class Synthetic : public Data {
   int64_t samples_of(int64_t) override { return batch_; }
   int64_t steps_per_epoch() const override { return 1; }
   int64_t rest() const override { return batch_; }
+  // All steps have the same samples. They are drawn once, since to draw them may take longer than a step, and kept as
+  // bytes, since tensors would count as memory of the training.
   at::Tensor item(const DataRow& row, int64_t, wire::SampleRange range) override {
+    std::vector<std::byte>& kept = kept_[{row.name, range.first, range.size()}];
+    if (kept.empty()) {
+      const at::Tensor drawn = draw(row, range);
+      const std::span<const std::byte> bytes = bytes_in(drawn);
+      kept.assign(bytes.begin(), bytes.end());
+    }
+    const at::Tensor values =
+        at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(scalar_type(row.tensor.type)));
+    std::ranges::copy(kept, bytes_in(values).begin());
+    return batch_axis_in_place(values, row);
+  }
+
+ private:
+  at::Tensor draw(const DataRow& row, wire::SampleRange range) const {
     const bool is_float = c10::isFloatingType(scalar_type(row.tensor.type));
     at::Tensor values =
         at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(is_float ? at::kDouble : at::kLong));
@@ -46,12 +67,12 @@ class Synthetic : public Data {
       if (is_float) values.mutable_data_ptr<double>()[i] = normal(bits);
       else values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(bits % limit);
     }
-    return batch_axis_in_place(values.to(scalar_type(row.tensor.type)), row);
+    return values.to(scalar_type(row.tensor.type));
   }
 
- private:
   int64_t batch_;
   uint64_t seed_;
+  std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<std::byte>> kept_;  // by name, first, count
 };
 
 // Needs: the labels of `samples` samples.

@@ -45,10 +45,11 @@ void measure_operators(bool print) {
 }
 
 void measure_runtime(Store* store, int32_t rank, bool may_spin) {
-  const double bare = rank == 0 ? measure_bare_item(kMessageRounds) : 0;
-  const MessageSeconds busy = rank == 0 ? measure_messages_of_one(bare, kMessageRounds) : MessageSeconds{};
+  const std::unique_ptr<Device> cpu = open_cpu();
+  const double bare = rank == 0 ? measure_bare_item(*cpu, kMessageRounds) : 0;
+  const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*cpu, bare, kMessageRounds) : MessageSeconds{};
   if (store != nullptr) {
-    const MessageSeconds link = measure_link(*store, rank, may_spin, bare, busy, kMessageRounds);
+    const MessageSeconds link = measure_link(*cpu, *store, rank, may_spin, bare, busy, kMessageRounds);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
   }
   if (rank == 0) std::printf("runtime %.6e %.6e %.6e\n", bare / 4, busy.constant, busy.per_byte);

@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/device/device.h"
+
 namespace graphpipe::runtime {
 
 struct Stopwatch {
   int64_t last = 0;
   /// By mark: nanoseconds since it was last emptied.
   std::vector<int64_t> nanoseconds;
+  /// Where work is queued: the device's, on which what lies between two points counts for the mark of the second.
+  DeviceClock* clock = nullptr;
+  /// Of each point of `clock`: its mark, or -1 where it begins.
+  std::vector<int64_t> points;
 };
 inline Stopwatch stopwatch;
 
@@ -19,13 +25,32 @@ inline int64_t stopwatch_now() {
       .count();
 }
 
-inline void begin_marks() { stopwatch.last = stopwatch_now(); }
+inline void note_point(int64_t mark) {
+  stopwatch.clock->point();
+  stopwatch.points.push_back(mark);
+}
+
+inline void begin_marks() {
+  if (stopwatch.clock != nullptr) note_point(-1);
+  else stopwatch.last = stopwatch_now();
+}
 
 /// Adds the time since the last mark to this one. Needs: stopwatch.nanoseconds is long enough.
 inline void mark(size_t index) {
+  if (stopwatch.clock != nullptr) return note_point(static_cast<int64_t>(index));
   const int64_t now = stopwatch_now();
   stopwatch.nanoseconds[index] += now - stopwatch.last;
   stopwatch.last = now;
+}
+
+/// Waits for the device, where work is queued: after it stopwatch.nanoseconds has the time of all marks.
+inline void finish_marks() {
+  if (stopwatch.clock == nullptr) return;
+  const std::vector<int64_t> between = stopwatch.clock->nanoseconds_between();
+  for (size_t i = 0; i < between.size(); ++i)
+    if (const int64_t mark = stopwatch.points[i + 1]; mark >= 0)
+      stopwatch.nanoseconds[static_cast<size_t>(mark)] += between[i];
+  stopwatch.points.clear();
 }
 
 }  // namespace graphpipe::runtime

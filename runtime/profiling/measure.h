@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/profiling/profile.h"
 #include "runtime/transport/channel.h"
 #include "wire/run_options.h"
@@ -27,7 +28,7 @@ struct ModelMeasurement {
   double update_tensor = 0, update_byte = 0;
 };
 /// At 1, 2, 4, ... samples and at the plan's batch.
-ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks,
+ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
                                const wire::RunOptions& options);
 
 /// a + b * bytes, seconds.
@@ -40,15 +41,15 @@ struct MessageRounds {
   bool fastest = false;
 };
 /// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own cost.
-double measure_bare_item(MessageRounds rounds = {});
+double measure_bare_item(const Device& device, MessageRounds rounds = {});
 /// What a send or a receive takes of the compute of its device, each. `bare`: measure_bare_item().
-MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds = {});
+MessageSeconds measure_messages_of_one(const Device& device, double bare, MessageRounds rounds = {});
 /// One way between this rank and the other of two, beside `busy`, what the sender's compute spends on it. Both ranks
 /// call it; the first one's answer is right.
-MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy,
-                            MessageRounds rounds = {});
+MessageSeconds measure_link(const Device& device, Store& store, int32_t rank, bool may_spin, double bare,
+                            const MessageSeconds& busy, MessageRounds rounds = {});
 
 /// Seconds per byte of adding a chunk that has just come to one that lay in memory (collectives/ring_all_reduce.h).
-double measure_additions();
+double measure_additions(const Device& device);
 
 }  // namespace graphpipe::runtime

@@ -57,7 +57,6 @@ struct TwoStages {
     for (int64_t item = 0; item < kMessageItems; ++item)
       add_item(item, devices == 1 || device == 0, devices == 1 || device == 1);
     resolved = resolve({.device = device, .plan = &plan, .actions = actions, .stages = held});
-    payload = at::zeros({1, bytes / 4});
   }
   TwoStages(const TwoStages&) = delete;
   TwoStages& operator=(const TwoStages&) = delete;
@@ -97,19 +96,20 @@ struct TwoStages {
 
 /// Median seconds of an item's way down and up.
 double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Transport> transport,
-                       MessageRounds rounds) {
-  const std::unique_ptr<Device> device = open_cpu();
+                       const Device& device, MessageRounds rounds) {
+  payload = device.upload(at::zeros({1, stages.dims[1].factor}));
   const std::unique_ptr<Data> data = synthetic_data(1, 0);
   std::vector<StageState> states;
   for (const Instance& instance : stages.resolved.instances)
     states.push_back({.entry = instance.entry, .optimizer = Optimizer("sgd", {})});
   Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds);
   const UpdateSettings updates;
-  Executor executor(stages.plan, stages.resolved, channels, *data, *device, states, 0, updates);
+  Executor executor(stages.plan, stages.resolved, channels, *data, device, states, 0, updates);
   std::vector<double> seconds;
   for (int step = 0; step < rounds.warm_ups + rounds.steps; ++step) {
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
+    device.finish();
     if (step >= rounds.warm_ups) seconds.push_back(seconds_since(start) / kMessageItems);
   }
   executor.finish();
@@ -138,13 +138,15 @@ MessageSeconds line(double small, double large) {
 
 }  // namespace
 
-double measure_bare_item(MessageRounds rounds) { return seconds_of_item(TwoStages(0, 1, 0), 0, nullptr, rounds); }
+double measure_bare_item(const Device& device, MessageRounds rounds) {
+  return seconds_of_item(TwoStages(0, 1, 0), 0, nullptr, device, rounds);
+}
 
-MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds) {
+MessageSeconds measure_messages_of_one(const Device& device, double bare, MessageRounds rounds) {
   const auto seconds = [&](int64_t bytes) {
     const TwoStages stages(bytes, 1, 0);
     // Two sends and two receives beside the actions. A message is copied once here, at each end between ranks.
-    return std::max(0.0, seconds_of_item(stages, 0, nullptr, rounds) - bare);
+    return std::max(0.0, seconds_of_item(stages, 0, nullptr, device, rounds) - bare);
   };
   const double small = seconds(kSmall), large = seconds(kLarge);
   MessageSeconds of_end = line(small / 4, large / 4);
@@ -152,8 +154,8 @@ MessageSeconds measure_messages_of_one(double bare, MessageRounds rounds) {
   return of_end;
 }
 
-MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double bare, const MessageSeconds& busy,
-                            MessageRounds rounds) {
+MessageSeconds measure_link(const Device& device, Store& store, int32_t rank, bool may_spin, double bare,
+                            const MessageSeconds& busy, MessageRounds rounds) {
   const auto seconds = [&](int64_t bytes) {
     const TwoStages stages(bytes, 2, rank);
     PrefixedStore own(store, text("link", bytes, "/"));
@@ -162,7 +164,7 @@ MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double ba
                                .store = &own,
                                .channels = remote_channels(stages.resolved.channels),
                                .may_spin = may_spin};
-    const double item = seconds_of_item(stages, rank, open_shm(setup), rounds);
+    const double item = seconds_of_item(stages, rank, open_shm(setup), device, rounds);
     own.barrier("over", 2);
     const double busy_seconds = busy.constant + busy.per_byte * static_cast<double>(bytes);
     return std::max(0.0, (item - bare) / 2 - busy_seconds);
@@ -171,15 +173,17 @@ MessageSeconds measure_link(Store& store, int32_t rank, bool may_spin, double ba
   return line(small, large);
 }
 
-double measure_additions() {
+double measure_additions(const Device& device) {
   constexpr int64_t kChunks = 64, kElements = wire::kChunkBytes / static_cast<int64_t>(sizeof(float));
-  const at::Tensor gradients = at::zeros({kChunks, kElements});
-  at::Tensor arrived = at::zeros({kElements});
+  const at::Tensor gradients = device.upload(at::zeros({kChunks, kElements}));
+  at::Tensor arrived = device.upload(at::zeros({kElements}));
   std::vector<double> seconds;
   for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
     arrived.zero_();  // as a receipt does, it puts the chunk into the cache
+    device.finish();
     const Clock::time_point start = Clock::now();
     gradients[chunk].add_(arrived);
+    device.finish();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
   return median(std::move(seconds)) / static_cast<double>(wire::kChunkBytes);

@@ -57,22 +57,28 @@ struct Rest {
 
 class ModelMeter {
  public:
-  ModelMeter(const DeviceProgram& program, std::span<const MarkRow> marks, const wire::RunOptions& options)
+  ModelMeter(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
+             const wire::RunOptions& options)
       : program_(program),
         marks_(marks),
+        device_(device),
+        clock_(device.open_clock()),
         options_(options),
         data_(open_data(*program.plan, options, find_folder(options.launch.folder))),
-        device_(open_cpu()),
         weights_(Safetensors::of_folder(find_folder(options.launch.folder))) {
     wire::OptimizerOptions still = options.optimizer;
     still.learning_rate = 0;  // the same work, and the same weights throughout
     settings_ = update_settings(program.plan->optimizer, still);
-    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, settings_, *device_));
+    states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, settings_, device_));
     // Updates are measured beside the steps, with the gradients that these have made.
     states_.back().keeps_gradients = true;
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
+    stopwatch.clock = clock_.get();
     mark_seconds_ = seconds_of_a_mark();
   }
+  ~ModelMeter() { stopwatch.clock = nullptr; }
+  ModelMeter(const ModelMeter&) = delete;
+  ModelMeter& operator=(const ModelMeter&) = delete;
 
   void run(int64_t samples, ModelMeasurement& result);
   void finish(ModelMeasurement& result) const;
@@ -80,17 +86,19 @@ class ModelMeter {
  private:
   static double seconds_of_a_mark() {
     constexpr int kMarks = 10000;
-    const Clock::time_point start = Clock::now();
+    begin_marks();
     for (int i = 0; i < kMarks; ++i) mark(0);
-    return seconds_since(start) / kMarks;
+    finish_marks();
+    return 1e-9 * static_cast<double>(std::exchange(stopwatch.nanoseconds[0], 0)) / kMarks;
   }
   void update_seconds(ModelMeasurement& result) const;
 
   const DeviceProgram& program_;
   std::span<const MarkRow> marks_;
+  const Device& device_;
+  std::unique_ptr<DeviceClock> clock_;
   const wire::RunOptions& options_;
   std::unique_ptr<Data> data_;
-  std::unique_ptr<Device> device_;
   Safetensors weights_;
   UpdateSettings settings_;
   std::vector<StageState> states_;
@@ -103,7 +111,7 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
-  Executor executor(trial.plan, trial.resolved, channels, *data_, *device_, states_, seed_of(*program_.plan, options_),
+  Executor executor(trial.plan, trial.resolved, channels, *data_, device_, states_, seed_of(*program_.plan, options_),
                     settings_);
   std::vector<std::vector<double>> of_mark(marks_.size());
   std::vector<double> rests;
@@ -113,11 +121,14 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     std::ranges::fill(stopwatch.nanoseconds, 0);
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
+    device_.finish();
     double rest = seconds_since(start);
+    finish_marks();
     complete_gradients(trial.plan, states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
     states_.front().prepared.clear();
     step_weights(states_.front(), 0, {}, false);
+    device_.finish();
     if (step >= kModelWarmUps) updates_.push_back(seconds_since(update));
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
@@ -157,11 +168,12 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
     StageState one{.entry = &entry,
                    .optimizer = Optimizer(program_.plan->optimizer, {settings_.terms_of("", 1, false)})};
     one.trainable = {0};
-    one.weights = {at::zeros({rows, columns})};
-    one.gradients[0] = {at::zeros({rows, columns})};
-    return seconds_of([&] { step_weights(one, 0, {}, false); });
+    one.weights = {device_.upload(at::zeros({rows, columns}))};
+    one.gradients[0] = {device_.upload(at::zeros({rows, columns}))};
+    return seconds_of([&] { step_weights(one, 0, {}, false); }, [&] { device_.finish(); });
   };
-  result.update_byte = measure_update(seconds_of_update).byte;
+  const int64_t large = device_.is_host() ? kBeyondCachesOfCpus : kBeyondCachesOfGpus;
+  result.update_byte = measure_update(seconds_of_update, large).byte;
   const StageState& state = states_.front();
   if (state.trainable.empty()) return;
   double bytes = 0;
@@ -172,9 +184,9 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
 
 }  // namespace
 
-ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks,
+ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
                                const wire::RunOptions& options) {
-  ModelMeter meter(program, marks, options);
+  ModelMeter meter(program, marks, device, options);
   ModelMeasurement result;
   const int64_t batch = program.plan->batch;
   for (int64_t samples = 1; samples < batch; samples *= 2) meter.run(samples, result);

@@ -30,32 +30,35 @@ constexpr double kRoundSeconds = 4e-4;
 constexpr double kMaxSeconds = 0.1;
 }  // namespace
 
-double seconds_of(const std::function<void()>& call) {
+double seconds_of(const std::function<void()>& call, const std::function<void()>& finish) {
   call();
+  finish();
   const Clock::time_point first = Clock::now();
   call();
+  finish();
   const int calls = std::clamp(static_cast<int>(kRoundSeconds / std::max(seconds_since(first), 1e-8)), 1, 10000);
   double fastest = kInfinity;
   for (size_t round = 0; round < kRounds; ++round) {
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < calls; ++i) call();
+    finish();
     fastest = std::min(fastest, seconds_since(start) / calls);
     if (seconds_since(first) > kMaxSeconds) break;
   }
   return fastest;
 }
 
-UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t columns)>& seconds) {
-  constexpr int64_t kColumns = 1024, kFewRows = 512, kManyRows = 4096;
+UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t columns)>& seconds, int64_t large) {
+  constexpr int64_t kColumns = 1024, kFewRows = 512, kRowBytes = 4 * kColumns;
   // Slower than this, an update computes rather than moves, and its time does not depend on where the weights lie.
   constexpr double kComputes = 1e-9;
   UpdateSeconds result{.tensor = seconds(8, 8)};
   const auto per_byte = [&](int64_t rows) {
-    return std::max(0.0, seconds(rows, kColumns) - result.tensor) / static_cast<double>(4 * rows * kColumns);
+    return std::max(0.0, seconds(rows, kColumns) - result.tensor) / static_cast<double>(rows * kRowBytes);
   };
   result.byte = per_byte(kFewRows);
   // The weights of a model lie in no cache when their turn comes.
-  if (result.byte < kComputes) result.byte = per_byte(kManyRows);
+  if (result.byte < kComputes) result.byte = per_byte(large / kRowBytes);
   return result;
 }
 

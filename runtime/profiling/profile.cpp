@@ -43,16 +43,17 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
     rendezvous.get_seconds = kMeasureSeconds;
     store = join_run(rendezvous);
   }
+  const std::unique_ptr<Device> device = open_device(options.launch.device, rank);
   ModelMeasurement model;
   if (rank == 0) {
-    model = measure_model(program, marks, options);
+    model = measure_model(program, marks, *device, options);
     print_operators(model, marks);
   }
   if (store) store->barrier("measured", ranks);
-  const double bare = rank == 0 ? measure_bare_item() : 0;
-  const MessageSeconds busy = rank == 0 ? measure_messages_of_one(bare) : MessageSeconds{};
+  const double bare = rank == 0 ? measure_bare_item(*device) : 0;
+  const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*device, bare) : MessageSeconds{};
   if (store) {
-    const MessageSeconds link = measure_link(*store, rank, may_spin, bare, busy);
+    const MessageSeconds link = measure_link(*device, *store, rank, may_spin, bare, busy);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
     // Rank 0 serves the store: it stays until the other has no question left.
     if (rank == 0) store->get("left");
@@ -61,7 +62,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   }
   if (rank != 0) return;
   std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
-              model.update_tensor, model.update_byte, measure_additions());
+              model.update_tensor, model.update_byte, measure_additions(*device));
 }
 
 }  // namespace

@@ -7,6 +7,10 @@
 // function of its number of actions, gives the constant part of a step and the cost of an action. Two processes pass
 // messages to and fro between two stages without operators for latency and bandwidth; one process does the same with
 // itself for what a message takes of its compute. All numbers are medians over steps, after a warm-up, on pinned cores.
+//
+// On a GPU (--device cuda) the stopwatch is the GPU's: an operator lasts from the end of what was queued before it to
+// its own end, so one that takes longer to launch than to run is priced with its launch. Messages pass through the
+// host.
 
 #include <cstdint>
 #include <span>

@@ -284,6 +284,7 @@ void Interpreter::call(StageFunction function, const ActionRow& row, Item& item,
   arguments.step = static_cast<uint64_t>(step_of(row));
   arguments.recompute = again;
   arguments.keeps_outputs = outputs_now() != nullptr;
+  arguments.gpu = device_.gpu();
   function(arguments);
 }
 

@@ -6,6 +6,8 @@
 //   - beside its outputs a kernel holds no more memory than the dictionary says;
 //   - the gradient that the row builds equals LibTorch's autograd through the emitted forward, and central differences
 //     of it, in float64.
+//
+// With GRAPHPIPE_TEST_DEVICE=cuda, in a build with CUDA, the functions run on the GPU (scripts/gpu-check).
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -13,10 +15,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <string>
 
+#include "runtime/device/device.h"
 #include "runtime/tensors.h"
 #include "tests/ops_run/case_table.h"
 #include "tests/ops_run/memory_marks.h"
@@ -28,7 +32,17 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Before the first tensor.
+/// Where the functions run; tensors of the test lie on the CPU.
+const runtime::Device& device() {
+  static const std::unique_ptr<runtime::Device> opened = [] {
+    const char* name = std::getenv("GRAPHPIPE_TEST_DEVICE");
+    return runtime::open_device(name == nullptr ? "cpu" : name, 0);
+  }();
+  return *opened;
+}
+
+/// Before the first tensor: LibTorch asks once which kernels there are.
+[[maybe_unused]] const bool is_open = (device(), true);
 [[maybe_unused]] const bool are_bytes_counted = (runtime::count_tensor_bytes(), true);
 
 std::vector<int64_t> sizes_at(const TensorCase& tensor, int64_t samples) {
@@ -68,6 +82,7 @@ at::Tensor part_of(const at::Tensor& whole, const TensorCase& tensor, int64_t fi
 Tensors run(const Case& each, bool wide, Tensors slot, int64_t samples = kCaseSamples, int64_t first = 0) {
   const size_t inputs = each.inputs.size(), results = each.outputs.size() + each.differentiated.size();
   for (int updated : each.updated) slot[static_cast<size_t>(updated)] = slot[static_cast<size_t>(updated)].clone();
+  for (at::Tensor& input : slot) input = device().upload(input);
   slot.resize(inputs + results);
   runtime::StageArguments arguments;
   arguments.slot = slot.data();
@@ -75,7 +90,10 @@ Tensors run(const Case& each, bool wide, Tensors slot, int64_t samples = kCaseSa
   arguments.first_sample = first;
   arguments.seed = 7;
   arguments.step = 3;
+  arguments.gpu = device().gpu();
   (wide ? each.run_double : each.run)(arguments);
+  for (at::Tensor& result : slot)
+    if (result.defined() && !result.is_cpu()) result = result.cpu();
   return Tensors(slot.begin() + static_cast<int64_t>(inputs), slot.end());
 }
 
@@ -171,6 +189,7 @@ TEST_CASE("outputs have the types and shapes of the dictionary") {
 }
 
 TEST_CASE("beside its outputs a kernel holds no more memory than the dictionary says") {
+  if (!device().is_host()) return;  // only tensors of CPUs are counted
   // Tensors of a number for each channel or row, and what oneDNN takes for itself, whatever the sizes.
   constexpr double kSmall = 160, kOfOneDnn = 65536;
   for_each_case([](const Case& each) {

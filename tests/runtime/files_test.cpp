@@ -246,6 +246,9 @@ TEST_CASE("synthetic data does not depend on how the batch is cut, and respects 
   const DataRow floats{"x", {ElementType::kFloat32, kBatchOf2, 0, 1}, 0};
   const at::Tensor whole = data->item(floats, 0, {0, 8});
   CHECK(at::equal(data->item(floats, 3, {3, 6}), whole.narrow(0, 3, 3)));
+  // Every answer is its own, although all steps have the same samples.
+  data->item(floats, 1, {0, 8}).zero_();
+  CHECK(at::equal(data->item(floats, 2, {0, 8}), whole));
   CHECK_FALSE(at::equal(synthetic_data(8, 6)->item(floats, 0, {0, 8}), whole));
   const DataRow classes{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0, {0, 3}};
   bool seen[3] = {};
