@@ -231,7 +231,7 @@ class ItemWalk {
   Tensor made_by(const ir::Node& node, ValueId output, bool is_alias) {
     const ops::OpDef& entry = *ops::find_op(node.op);
     const std::vector<int64_t> sizes = sizes_of(output);
-    if (entry.is_view || is_alias) {
+    if (is_alias || ops::is_view(ops::NodeView(graph_, node))) {
       const Tensor from = tensor_of(node.inputs.front());
       if (const std::optional<TensorLayout> view = view_by(entry, node, from.layout, sizes)) {
         const Tensor tensor{from.storage, *view};

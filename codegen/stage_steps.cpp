@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/op_def.h"
 #include "support/check.h"
 
 namespace graphpipe::codegen {
@@ -24,7 +25,8 @@ class StepCollector {
   Result<StageSteps> run() {
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
-      if (places_.stage_of[id] == stage_) add({id, {}});
+      if (is_helper(id)) helpers_.insert(id);
+      else if (places_.stage_of[id] == stage_) add({id, {}});
       else if (node.phase == Phase::kWeightGradient && is_repeated(id)) add_repeated_gradient(id);
     }
     keep_shares();
@@ -58,7 +60,14 @@ class StepCollector {
 
   bool is_gradient(ValueId value) const {
     const NodeId producer = graph_.value(value).producer;
-    return producer.valid() && graph_.node(producer).phase != Phase::kForward;
+    return producer.valid() && graph_.node(producer).phase != Phase::kForward && !helpers_.contains(producer);
+  }
+  /// What the gradient of a node without samples computes of forward values alone, such as another view of a weight. It
+  /// is no gradient, and runs wherever one reads it, as those forward nodes do.
+  bool is_helper(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return node.phase != Phase::kForward && is_repeated(id) && !node.inputs.empty() &&
+           std::ranges::none_of(node.inputs, [&](ValueId input) { return input.valid() && is_gradient(input); });
   }
 
   /// A gradient node that serves a node without samples runs in every stage that makes one of its gradient operands.
@@ -137,7 +146,7 @@ class StepCollector {
     steps_.weight_gradient.clear();
   }
 
-  /// Inserts the nodes without samples that the steps need, each right before its first reader.
+  /// Inserts the nodes without samples, and the helpers, that the steps need, each right before its first reader.
   Status add_repeated_forward(std::vector<Step>& steps) {
     constexpr size_t kNever = static_cast<size_t>(-1);
     IdMap<ValueId, size_t> first_read(graph_.value_count(), kNever);
@@ -150,10 +159,13 @@ class StepCollector {
     for (size_t i = graph_.node_count(); i-- > 0;) {
       const NodeId id(i);
       const Node& node = graph_.node(id);
-      if (node.phase != Phase::kForward || !is_repeated(id)) continue;
+      if ((node.phase != Phase::kForward && !helpers_.contains(id)) || !is_repeated(id)) continue;
       size_t position = kNever;
       for (ValueId output : node.outputs) position = std::min<size_t>(position, first_read[output]);
       if (position == kNever) continue;
+      const ops::OpDef& entry = *ops::find_op(node.op);
+      if (entry.updates_inputs != nullptr && entry.updates_inputs(ops::NodeView(graph_, node)) != 0)
+        return updates_statistics(id);
       for (ValueId input : node.inputs) {
         if (!input.valid()) continue;
         note_read(input, position);
@@ -171,6 +183,17 @@ class StepCollector {
     return Ok{};
   }
 
+  /// Every function that needs the node runs it, for every micro-batch.
+  Status updates_statistics(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return Diagnostic{.code = Code::kUnsupportedOp,
+                      .origin = node.origins.empty() ? ModelText() : node.origins.front(),
+                      .message = text(node.op,
+                                      " of a value that does not depend on the samples would update its running "
+                                      "statistics wherever that is read"),
+                      .hint = "use --batchnorm eval, or compute the value before the export"};
+  }
+
   Status reads_samples(NodeId id) const {
     const Node& node = graph_.node(id);
     return Diagnostic{.code = Code::kBadPlan,
@@ -185,6 +208,7 @@ class StepCollector {
   bool joins_backward_;
   StageSteps steps_;
   IdSet<ValueId> made_, zeros_;
+  IdSet<NodeId> helpers_;
 };
 
 /// The stage that computes a contribution to a gradient, or a sum of contributions.

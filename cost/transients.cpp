@@ -87,7 +87,7 @@ ValueId memory_of_value(const ir::Graph& graph, ValueId value) {
     const NodeId producer = graph.value(value).producer;
     if (!producer.valid()) return value;
     const ir::Node& node = graph.node(producer);
-    if (!ops::find_op(node.op)->is_view || node.inputs.empty() || !node.inputs.front().valid()) return value;
+    if (node.inputs.empty() || !node.inputs.front().valid() || !ops::is_view(ops::NodeView(graph, node))) return value;
     value = node.inputs.front();
   }
 }

@@ -117,7 +117,7 @@ ir::Cluster cluster_of(const schema::ClusterFile& message, const std::string& pr
   if (message.devices_size() == 0) problems.add(prefix + "devices", "is empty: a cluster has at least one device");
   if (message.devices_size() > kMaxDevices) problems.add(prefix + "devices", "has more than ", kMaxDevices, " devices");
   ir::Cluster cluster;
-  for (int i = 0; i < message.devices_size(); ++i)
+  for (int i = 0; i < message.devices_size() && !problems.full(); ++i)
     cluster.devices.push_back(device_of(message.devices(i), text(prefix, "devices[", i, "]"), problems));
   read_levels(message, prefix, cluster, problems);
   if (message.has_runtime()) cluster.runtime = runtime_costs_of(message.runtime(), prefix + "runtime", problems);

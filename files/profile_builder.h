@@ -72,7 +72,7 @@ class NumberedLayers {
  public:
   ProfileBuilder builder;
   FieldProblems problems{Code::kBadProfile, "correct the file"};
-  bool may_go_on() const { return problems.size() < kMaxProblems; }
+  bool may_go_on() const { return !problems.full(); }
 
   /// The field, or 0 and a problem where the file does not have it.
   double need(const std::optional<double>& field, const std::string& path, std::string_view name) {

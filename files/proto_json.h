@@ -42,12 +42,13 @@ inline constexpr int32_t kMaxOfMessage = std::numeric_limits<int32_t>::max(), kM
 /// Needs: 0 <= number <= kMaxOfMessage.
 int32_t narrow(int64_t number);
 
-/// Collects what is wrong with the contents of a file, by the path of the field.
+/// Collects what is wrong with the contents of a file, by the path of the field; of many problems the first ones.
 class FieldProblems {
  public:
   FieldProblems(Code code, std::string_view hint) : code_(code), hint_(hint) {}
   template <typename... Parts>
   void add(std::string_view path, const Parts&... parts) {
+    if (problems_.size() >= kMaxProblems) return;
     problems_.push_back(
         {.code = code_, .origin = ModelText(), .message = text(path, ": ", text(parts...)), .hint = hint_});
   }
@@ -60,7 +61,8 @@ class FieldProblems {
   void need_name(std::string_view path, std::string_view name);
   void need_digest(std::string_view path, std::string_view digest);
   bool empty() const { return problems_.empty(); }
-  size_t size() const { return problems_.size(); }
+  /// Whether as many problems are known as are told: nothing more needs to be read.
+  bool full() const { return problems_.size() >= kMaxProblems; }
   Diagnostics take() { return std::move(problems_); }
 
  private:

@@ -109,10 +109,10 @@ Result<CsvSchedule> parse_schedule_csv(std::string_view source) {
                       .hint = text("give at most ", kMaxCsvBytes, " bytes")};
   CsvSchedule csv;
   Diagnostics problems;
+  // Empty lines at the end are no ranks: a rank without work there is written as idle cells.
+  source = source.substr(0, source.find_last_not_of(" \t\r\n") + 1);
   while (!source.empty()) {
     std::string_view line = take_until(source, '\n');
-    // Empty lines at the end are no ranks: a rank without work there is written as idle cells.
-    if (trimmed(line).empty() && source.find_first_not_of(" \t\r\n") == std::string_view::npos) break;
     std::vector<CsvCell>& cells = csv.ranks.emplace_back();
     for (int32_t column = 0; !line.empty(); ++column) {
       const std::string_view cell = trimmed(take_until(line, ','));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "files/strict_json.h"
 #include "files/text_file.h"
@@ -54,6 +55,7 @@ class Reader {
     const auto list = object_.find("predecessors");
     if (list == object_.end() || !list->is_array() || list->empty() || list->size() > kMaxStages)
       return add(text("predecessors: must be a list with 1 to ", kMaxStages, " entries, one per stage"));
+    std::vector<size_t> named_by(list->size(), list->size());
     for (size_t stage = 0; stage < list->size(); ++stage) {
       std::vector<int>& before = dag_.predecessors.emplace_back();
       const json& entry = (*list)[stage];
@@ -62,8 +64,8 @@ class Reader {
         const int64_t from = number.is_number_integer() ? number.get<int64_t>() : -1;
         if (from < 0 || from >= static_cast<int64_t>(stage))
           return add(text("predecessors[", stage, "]: must name stages below ", stage));
-        for (const int other : before)
-          if (other == from) return add(text("predecessors[", stage, "]: names stage ", from, " twice"));
+        if (std::exchange(named_by[static_cast<size_t>(from)], stage) == stage)
+          return add(text("predecessors[", stage, "]: names stage ", from, " twice"));
         before.push_back(static_cast<int>(from));
       }
     }

@@ -7,13 +7,17 @@
 #include <onnx/version_converter/convert.h>
 
 #include <exception>
+#include <map>
 #include <new>
 #include <optional>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include "frontend/check_nodes.h"
 #include "frontend/function_budget.h"
 #include "frontend/node_context.h"
+#include "frontend/older_opsets.h"
 #include "ops/op_def.h"
 
 // libonnx's own macro of this name would hide ours' meaning in messages below.
@@ -65,7 +69,8 @@ Status check_with_library(const pb::ModelProto& model) {
     if ((!node.domain().empty() && node.domain() != "ai.onnx") || has_stripped_tensor_or_body(node)) continue;
     const auto* schema =
         pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(main_opset(model)), pb::ONNX_DOMAIN);
-    if (schema == nullptr) continue;  // lowering refuses unknown ops by name
+    if (schema == nullptr) continue;     // lowering refuses unknown ops by name
+    if (schema->deprecated()) continue;  // check_nodes has refused those that the converter does not know
     if (const auto thrown = exception_of([&] { pb::checker::check_node(node, context, scope); }))
       problems.push_back(bad_model(node.name().empty() ? node.op_type() : node.name(),
                                    text("breaks the rules of its operator: ", *thrown),
@@ -76,9 +81,43 @@ Status check_with_library(const pb::ModelProto& model) {
   return Ok{};
 }
 
+/// Adds the attributes that the call leaves to their defaults: a body refers to those of its call, and the inliner
+/// drops what refers to one that is not there.
+void spell_out(pb::NodeProto& call, const std::vector<pb::AttributeProto>& defaults) {
+  std::set<std::string> given;
+  for (const pb::AttributeProto& attribute : call.attribute()) given.insert(attribute.name());
+  for (const pb::AttributeProto& attribute : defaults)
+    if (!given.contains(attribute.name())) *call.add_attribute() = attribute;
+}
+
+/// By the function's domain, name and overload.
+using FunctionDefaults = std::map<std::tuple<std::string, std::string, std::string>, std::vector<pb::AttributeProto>>;
+
+template <typename Nodes>
+void spell_out_calls(Nodes& nodes, const FunctionDefaults& defaults) {
+  for (pb::NodeProto& node : nodes) {
+    for (pb::AttributeProto& attribute : *node.mutable_attribute())
+      if (attribute.has_g()) spell_out_calls(*attribute.mutable_g()->mutable_node(), defaults);
+    if (const auto called = defaults.find({node.domain(), node.op_type(), node.overload()}); called != defaults.end())
+      spell_out(node, called->second);
+  }
+}
+
+void spell_out_defaults_of_functions(pb::ModelProto& model) {
+  FunctionDefaults defaults;
+  for (const pb::FunctionProto& function : model.functions())
+    if (function.attribute_proto_size() > 0)
+      defaults[{function.domain(), function.name(), function.overload()}] = {function.attribute_proto().begin(),
+                                                                             function.attribute_proto().end()};
+  if (defaults.empty()) return;
+  spell_out_calls(*model.mutable_graph()->mutable_node(), defaults);
+  for (pb::FunctionProto& function : *model.mutable_functions()) spell_out_calls(*function.mutable_node(), defaults);
+}
+
 Status inline_functions(pb::ModelProto& model, const Limits& limits) {
   GP_TRY_VOID(count_expanded_nodes(model, limits.expanded_nodes));
   if (model.functions_size() == 0) return Ok{};
+  spell_out_defaults_of_functions(model);
   if (const auto thrown = exception_of([&] { pb::inliner::InlineLocalFunctions(model, true); }))
     return bad_model("", text("its local functions cannot be inlined: ", *thrown), "inline them when exporting");
   return Ok{};
@@ -103,22 +142,15 @@ void forget_negative_sizes(pb::GraphProto& graph) {
       if (attribute.has_g()) forget_negative_sizes(*attribute.mutable_g());
 }
 
-/// The nodes of an operator, also in the bodies of others.
-void find_nodes(pb::GraphProto& graph, std::string_view op, std::vector<pb::NodeProto*>& found) {
-  for (pb::NodeProto& node : *graph.mutable_node()) {
-    if (node.op_type() == op && node.domain().empty()) found.push_back(&node);
-    for (pb::AttributeProto& attribute : *node.mutable_attribute())
-      if (attribute.has_g()) find_nodes(*attribute.mutable_g(), op, found);
-  }
-}
-
 /// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
 void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
   // The library has no inference for GroupNormalization: nothing behind one would have a type, and an Attention there
   // could not be expanded. InstanceNormalization, too, gives its first input's type to its output.
   std::vector<pb::NodeProto*> groups;
-  find_nodes(*model.mutable_graph(), "GroupNormalization", groups);
+  for_each_node(*model.mutable_graph(), [&](pb::NodeProto& node) {
+    if (node.op_type() == "GroupNormalization" && node.domain().empty()) groups.push_back(&node);
+  });
   for (pb::NodeProto* node : groups) node->set_op_type("InstanceNormalization");
   if (const auto thrown =
           exception_of([&] { pb::shape_inference::InferShapes(model, pb::OpSchemaRegistry::Instance(), options); }))
@@ -153,6 +185,7 @@ Status convert_opset(pb::ModelProto& model) {
   Diagnostics unknown;
   find_unknown(model.graph(), static_cast<int>(opset), seen, unknown);
   if (!unknown.empty()) return unknown;
+  prepare_conversion(model, opset);
   // A converter copies every schema of the library as it is made, which takes longer than most conversions.
   static const pb::version_conversion::DefaultVersionConverter kConverter;
   if (const auto thrown = exception_of(
@@ -161,6 +194,7 @@ Status convert_opset(pb::ModelProto& model) {
         .code = Code::kUnsupportedOp,
         .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ", *thrown),
         .hint = text("export with opset_version=", ops::kInternalOpset)};
+  finish_conversion(model, opset);
   model.set_ir_version(10);  // the oldest IR version that knows the internal opset
   return Ok{};
 }
@@ -198,17 +232,14 @@ void remove_absent_operands(pb::GraphProto& graph) {
     if (infos.Get(i).name().empty()) infos.DeleteSubrange(i, 1);
 }
 
-/// A body refers to attributes of its call, and the inliner drops what refers to one that the call leaves to its
-/// default.
 void spell_out_defaults(pb::NodeProto& node, const pb::OpSchema& schema) {
-  std::set<std::string_view> given;
-  for (const pb::AttributeProto& attribute : node.attribute()) given.insert(attribute.name());
+  std::vector<pb::AttributeProto> defaults;
   for (const auto& [name, attribute] : schema.attributes()) {
-    if (attribute.default_value.type() == pb::AttributeProto::UNDEFINED || given.contains(name)) continue;
-    pb::AttributeProto& added = *node.add_attribute();
-    added = attribute.default_value;
-    added.set_name(name);
+    if (attribute.default_value.type() == pb::AttributeProto::UNDEFINED) continue;
+    defaults.push_back(attribute.default_value);
+    defaults.back().set_name(name);
   }
+  spell_out(node, defaults);
 }
 
 /// The schema of a node without a row that has a function body; null for all others.
@@ -231,20 +262,22 @@ const pb::OpSchema* schema_with_body(const pb::ModelProto& model, const pb::Node
 /// stays, and lowering refuses it by name.
 void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
   std::set<std::pair<std::string, std::string>> names;
-  int64_t nodes = model.graph().node_size();
-  for (const auto& node : model.graph().node()) {
+  int64_t nodes = 0;
+  for_each_node(*model.mutable_graph(), [&](const pb::NodeProto& node) {
+    ++nodes;
     const pb::OpSchema* schema = schema_with_body(model, node);
-    if (schema == nullptr) continue;
+    if (schema == nullptr) return;
     names.emplace(schema->domain(), node.op_type());
     nodes += kLargestBody;
-  }
+  });
   if (names.empty() || nodes > limits.expanded_nodes) return;
   const pb::inliner::FunctionIdVector functions(names.begin(), names.end());
   pb::ModelProto expanded = model;
   declare_initializers(*expanded.mutable_graph());
   declare_absent_operands(*expanded.mutable_graph());
-  for (pb::NodeProto& node : *expanded.mutable_graph()->mutable_node())
+  for_each_node(*expanded.mutable_graph(), [&](pb::NodeProto& node) {
     if (const pb::OpSchema* schema = schema_with_body(model, node)) spell_out_defaults(node, *schema);
+  });
   const auto thrown = exception_of([&] {
     const auto set = pb::inliner::FunctionIdSet::Create(pb::inliner::FunctionIdVector(functions));
     pb::inliner::InlineSelectedFunctions(expanded, *set, nullptr);

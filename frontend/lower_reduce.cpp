@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "frontend/lower_selection.h"
+#include "frontend/parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -51,12 +52,16 @@ Status lower_reduce(NodeContext& context) {
   }
   GP_TRY(std::vector<int64_t> axes, context.axes(given, context.rank(0)));
   if (axes.empty() && context.int_attribute("noop_with_empty_axes", 0) != 0) {
-    if (context.node().op != "ReduceL2" && context.node().op != "ReduceL1") {
+    // Of one element: its norm, square or logarithm; all others give the element itself.
+    const std::string& op = context.node().op;
+    const bool is_norm = op == "ReduceL1" || op == "ReduceL2";
+    if (!is_norm && op != "ReduceSumSquare" && op != "ReduceLogSum") {
       context.bind_alias();
       return Ok{};
     }
     GP_TRY(const ir::ValueId input, context.value(0));
-    return context.emit_outputs("Abs", {input}, {});  // the norm of one element
+    if (op == "ReduceSumSquare") return context.emit_outputs("Mul", {input, input}, {});
+    return context.emit_outputs(is_norm ? "Abs" : "Log", {input}, {});
   }
   if (axes.empty()) {
     axes.resize(context.rank(0));
@@ -96,21 +101,40 @@ Status lower_arg(NodeContext& context) {
                                {"select_last_index", context.int_attribute("select_last_index", 0)}});
 }
 
-/// Clip with constant bounds; open bounds are infinite.
+/// Whether a bound of a Clip is a value like others: computed, or an entry of a torch module's state, which may train.
+bool is_learned_bound(NodeContext& context, size_t i) {
+  if (context.known(i) == nullptr) return true;
+  const Binding& bound = context.input(i);
+  return bound.leaf && bound.origin == ParamOrigin::kInitializer && context.lowering().from_torch() &&
+         names_module_state(bound.name);
+}
+
+/// Clip with constant bounds, where an open one is infinite; Max and Min for others, in the order that Clip has.
 Status lower_clip(NodeContext& context) {
+  struct Bound {
+    size_t input;
+    const char *attribute, *op, *words;
+  };
+  GP_TRY(ir::ValueId value, context.value(0));
   ir::Attributes attributes;
-  if (context.has_input(1)) {
-    GP_TRY(const std::vector<double> low, context.reals(1, "lower bound"));
-    if (low.size() != 1) return context.problem(Code::kBadModel, "its lower bound is no scalar", "export again");
-    attributes.set("min", low[0]);
+  for (const Bound& bound : {Bound{1, "min", "Max", "lower bound"}, Bound{2, "max", "Min", "upper bound"}}) {
+    if (!context.has_input(bound.input)) continue;
+    if (ir::element_count(context.type(bound.input).shape) != ir::Dim::fixed(1))
+      return context.problem(Code::kBadModel, text("its ", bound.words, " is no scalar"), "export again");
+    if (!is_learned_bound(context, bound.input)) {
+      GP_TRY(const std::vector<double> number, context.reals(bound.input, bound.words));
+      attributes.set(bound.attribute, number[0]);
+      continue;
+    }
+    GP_TRY(const ir::ValueId limit, context.value(bound.input));
+    if (attributes.has("min")) {
+      GP_TRY(value, context.emit_one("Clip", {value}, attributes));
+      attributes = {};
+    }
+    GP_TRY(value, context.emit_one(bound.op, {value, limit}));
   }
-  if (context.has_input(2)) {
-    GP_TRY(const std::vector<double> high, context.reals(2, "upper bound"));
-    if (high.size() != 1) return context.problem(Code::kBadModel, "its upper bound is no scalar", "export again");
-    attributes.set("max", high[0]);
-  }
-  GP_TRY(const ir::ValueId input, context.value(0));
-  return context.emit_outputs("Clip", {input}, std::move(attributes));
+  if (!attributes.has("min") && !attributes.has("max")) return context.emit_outputs("Identity", {value}, {});
+  return context.emit_outputs("Clip", {value}, std::move(attributes));
 }
 
 }  // namespace

@@ -303,7 +303,8 @@ std::string_view hint_for(const OnnxNode& node) {
   if (node.domain == "com.microsoft" || node.domain.starts_with("com.ms"))
     return "this file was optimised for inference; export the original model again with torch.onnx.export";
   if (!node.domain.empty()) return "express it with operators of the standard domain, or register a function for it";
-  if (op == "Attention")
+  const bool has_cache = node.inputs.size() > 4;
+  if (op == "Attention" && has_cache)
     return "forms with a padded cache, or with a past under a causal mask, are for inference: export without the cache";
   if (op == "NonMaxSuppression")
     return "how many boxes it keeps depends on data, and no gradient goes through the choice: export the scores and "

@@ -109,6 +109,8 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
   if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};
   if (node.op == "Mul" && wide <= 1) return {Role::kScale, false, "Mul"};
+  // A temperature, or the power of a generalised mean.
+  if ((node.op == "Div" || node.op == "Pow") && input == 1 && wide == 0) return {Role::kScale, false, "Div"};
   if (node.op == "Concat" || node.op == "Expand") return {Role::kTable, false, "Concat"};
   return {Role::kConstant, false, {}};
 }
@@ -194,6 +196,7 @@ class Decider {
 
  private:
   void report_missing();
+  void report_unread();
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
   bool is_named_scalar(const ir::Param& param, ParamOrigin origin) const;
   bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
@@ -205,6 +208,7 @@ class Decider {
   Diagnostics& notes_;
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
   IdMap<ir::ValueId, Use> uses_;
+  std::vector<ModelText> unread_;
 };
 
 void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
@@ -237,9 +241,8 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
 /// torch writes numbers of the code as constants or under names with a slash or colon; an initializer with a plain name
 /// is an entry of the module's state, such as CLIP's logit scale.
 bool Decider::is_named_scalar(const ir::Param& param, ParamOrigin origin) const {
-  const std::string& name = param.name.raw();
   return context_.from_torch && origin == ParamOrigin::kInitializer && context_.signature.is_parameter.empty() &&
-         !is_anonymous(name) && name.find_first_of("/:") == std::string::npos;
+         names_module_state(param.name.raw());
 }
 
 /// torch writes parameters as initializers. Scales, biases and tables among its constants are numbers of the code, such
@@ -284,6 +287,11 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);
+  const bool may_be_state = context_.from_torch && context_.signature.is_parameter.empty() &&
+                            origin->second == ParamOrigin::kInitializer && names_module_state(param.name.raw());
+  if (may_be_state && !decision.trainable && decision.role == Role::kConstant &&
+      !context_.rules.trains(param.name.raw()))
+    unread_.push_back(param.name);
   const auto listed = context_.signature.is_parameter.find(param.name.raw());
   const bool is_weight =
       decision.trainable || use.certain || (listed != context_.signature.is_parameter.end() && listed->second);
@@ -304,6 +312,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
 }
 
 void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
+  report_unread();
   size_t lost = 0, trained = 0;
   ModelText example;
   for (const ParameterDecision& decision : decisions) {
@@ -365,7 +374,26 @@ void Decider::report_missing() {
                       .hint = text(kExportRecipe, "; --accept trains the file without them")});
 }
 
+/// Without a signature, nothing tells a parameter that no layer reads from a buffer.
+void Decider::report_unread() {
+  if (unread_.empty()) return;
+  constexpr size_t kExamples = 3;
+  std::string names;
+  for (size_t i = 0; i < std::min(unread_.size(), kExamples); ++i) names += (i == 0 ? "" : ", ") + quoted(unread_[i]);
+  if (unread_.size() > kExamples) names += ", ...";
+  notes_.push_back({.code = Code::kLostByExport,
+                    .severity = Severity::kWarning,
+                    .message = text(unread_.size(), unread_.size() == 1 ? " named tensor is" : " named tensors are",
+                                    " read by no layer, and not trained: ", names),
+                    .hint = "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or "
+                            "export with dynamo=True, whose files say what is one"});
+}
+
 }  // namespace
+
+bool names_module_state(const std::string& name) {
+  return !is_anonymous(name) && name.find_first_of("/:") == std::string::npos;
+}
 
 std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const ParameterContext& context,
                                                  Diagnostics& notes) {

@@ -214,9 +214,13 @@ std::string folded(const Emitter& emitter, std::string_view method) {
   return result;
 }
 
-void emit_max(Emitter& emitter) { emitter.assign(0, folded(emitter, "maximum"), "ATen/ops/maximum.h"); }
-void emit_min(Emitter& emitter) { emitter.assign(0, folded(emitter, "minimum"), "ATen/ops/minimum.h"); }
-void emit_sum(Emitter& emitter) { emitter.assign(0, folded(emitter, "add"), "ATen/ops/add.h"); }
+void emit_folded(Emitter& emitter, std::string_view function) {
+  if (emitter.node().input_count() == 1) return assign_pattern(emitter, "at::alias($0)", "ATen/ops/alias.h");
+  emitter.assign(0, folded(emitter, function), text("ATen/ops/", function, ".h"));
+}
+void emit_max(Emitter& emitter) { emit_folded(emitter, "maximum"); }
+void emit_min(Emitter& emitter) { emit_folded(emitter, "minimum"); }
+void emit_sum(Emitter& emitter) { emit_folded(emitter, "add"); }
 void emit_mean(Emitter& emitter) {
   const auto count = static_cast<double>(emitter.node().input_count());
   emitter.assign(0, text("at::div(", folded(emitter, "add"), ", ", number(count), ")"), "ATen/ops/div.h");

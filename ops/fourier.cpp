@@ -220,7 +220,7 @@ std::vector<OpDef> frames_rows() {
            .work = no_work,
            .gradient = frames_gradient,
            .emit = emit_frames,
-           .is_view = true,
+           .is_view = always,
            .examples = {{.inputs = {normal({kB, 12, 2})}, .attributes = attributes}}},
           {.name = "FramesGrad",
            .infer = infer_frames_gradient,

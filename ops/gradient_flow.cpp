@@ -43,7 +43,7 @@ std::vector<OpDef> flow_rows() {
            .work = no_work,
            .emit = emit_alias,
            .dependence = Dependence::kElement,
-           .is_view = true,
+           .is_view = always,
            .sample_sum = as_first_input,
            .keeps_elements = is_its_input,
            .examples = {{.inputs = {normal({kB, 3})}}}},
@@ -53,7 +53,7 @@ std::vector<OpDef> flow_rows() {
            .gradient = gate_gradient,
            .emit = emit_alias,
            .dependence = Dependence::kElement,
-           .is_view = true,
+           .is_view = always,
            .keeps_elements = is_its_input,
            .examples = {{.inputs = {normal({kB, 3}), weight(integers({}, 1, 2, ir::DType::kBool))}}}}};
 }

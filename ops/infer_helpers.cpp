@@ -258,4 +258,6 @@ Work copy_work(const NodeView& node, Samples samples) { return {.flops = 0, .byt
 
 Work no_work(const NodeView&, Samples) { return {}; }
 
+bool always(const NodeView&) { return true; }
+
 }  // namespace graphpipe::ops

@@ -101,6 +101,8 @@ Work one_flop_per_element(const NodeView& node, Samples samples);
 Work copy_work(const NodeView& node, Samples samples);
 /// Views cost nothing.
 Work no_work(const NodeView& node, Samples samples);
+/// What holds of every node of an operator.
+bool always(const NodeView& node);
 
 /// Whether float16, whose numbers end first, has a number near this one; infinities and NaN it has.
 inline bool fits_float16(double value) { return !std::isfinite(value) || std::abs(value) <= 65504; }

@@ -246,6 +246,14 @@ std::string flips(const std::vector<Cut>& cuts) {
   return axes.empty() ? "" : text(".flip(", list(axes), ")");
 }
 
+bool is_reversed(const std::vector<Cut>& cuts) { return std::ranges::any_of(cuts, &Cut::reversed); }
+
+bool slice_is_view(const NodeView& node) { return !is_reversed(cuts_of(node, node.input(0).type.shape).value()); }
+
+Work slice_work(const NodeView& node, Samples samples) {
+  return slice_is_view(node) ? no_work(node, samples) : copy_work(node, samples);
+}
+
 void emit_slice(Emitter& emitter) {
   const std::vector<Cut> cuts = cuts_of(emitter.node(), emitter.node().input(0).type.shape).value();
   if (cuts.empty()) return assign_pattern(emitter, "at::alias($0)", "ATen/ops/alias.h");
@@ -282,7 +290,7 @@ Status slice_gradient_gradient(GradientBuilder& builder) {
 Work slice_gradient_work(const NodeView& node, Samples samples) {
   Work work = copy_work(node, samples);
   const std::vector<Cut> cuts = cuts_of(node, node.output(0).type.shape).value();
-  if (std::ranges::any_of(cuts, &Cut::reversed)) work.scratch = bytes_of(node.input(0), samples);
+  if (is_reversed(cuts)) work.scratch = bytes_of(node.input(0), samples);
   return work;
 }
 
@@ -397,7 +405,7 @@ std::vector<OpDef> concat_and_split_rows() {
        .infer = infer_concat_gradient,
        .work = no_work,
        .emit = emit_concat_gradient,
-       .is_view = true,
+       .is_view = always,
        .examples = {{.inputs = {normal({kB, 7})},
                      .attributes = {{"axis", int64_t{1}}, {"start", shape_of({2})}, {"size", shape_of({4})}}}}},
       {.name = "Split",
@@ -405,7 +413,7 @@ std::vector<OpDef> concat_and_split_rows() {
        .work = no_work,
        .gradient = split_gradient,
        .emit = emit_split,
-       .is_view = true,
+       .is_view = always,
        .examples = {{.inputs = {normal({kB, 6, 2})}, .attributes = split, .outputs = 3}}},
       {.name = "SplitGrad",
        .infer = infer_split_gradient,
@@ -421,10 +429,10 @@ std::vector<OpDef> slice_and_tile_rows() {
   return {
       {.name = "Slice",
        .infer = infer_slice,
-       .work = no_work,
+       .work = slice_work,
        .gradient = slice_gradient,
        .emit = emit_slice,
-       .is_view = true,
+       .is_view = slice_is_view,
        .examples = {{.inputs = {normal({kB, 6, 4})}, .attributes = slice_of({1, -3}, {4, INT64_MAX}, {1, 2}, {1, 1})},
                     {.inputs = {normal({kB, 6, 4})}, .attributes = backwards},
                     {.inputs = {normal({kB, 6})}, .attributes = slice_of({0, 2}, {INT64_MAX, 3}, {0, 1}, {1, 1})}}},

@@ -200,8 +200,8 @@ struct OpDef {
   /// A product that takes operands of three and more axes as one stack of matrices: LibTorch copies an operand whose
   /// outer axes do not lie as one.
   bool stacks_matrices = false;
-  /// The output shares memory with input 0.
-  bool is_view = false;
+  /// Whether the output shares memory with input 0. Null: never.
+  bool (*is_view)(const NodeView&) = nullptr;
   /// Of a view that is input 0 with its axes in another order: for each axis of the output that of the input. Null: it
   /// is not.
   std::vector<int> (*axes_order)(const NodeView&) = nullptr;
@@ -245,6 +245,8 @@ bool keeps_elements(const NodeView& node);
 bool keeps_order(const NodeView& node);
 /// Whether the node looks up rows of a table, its input 0 (OpDef::looks_up_rows).
 bool looks_up_rows(const NodeView& node);
+/// Whether output 0 of the node shares memory with input 0 (OpDef::is_view).
+bool is_view(const NodeView& node);
 /// OpDef::work, with OpDef::temporaries in its scratch.
 Work work_of(const OpDef& entry, const NodeView& node, Samples samples);
 /// All entries, by name.

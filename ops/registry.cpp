@@ -69,6 +69,11 @@ bool keeps_order(const NodeView& node) {
   return keeps_elements(node) && (dependence == Dependence::kSameOrder || dependence == Dependence::kElement);
 }
 
+bool is_view(const NodeView& node) {
+  const OpDef* op = find_op(node.node().op);
+  return op != nullptr && op->is_view != nullptr && op->is_view(node);
+}
+
 bool looks_up_rows(const NodeView& node) {
   const OpDef* op = find_op(node.node().op);
   return op != nullptr && op->looks_up_rows != nullptr && op->looks_up_rows(node);

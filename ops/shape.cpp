@@ -347,8 +347,6 @@ void emit_iota(Emitter& emitter) {
 ir::Attributes axes(std::vector<int64_t> list) { return {{"axes", std::move(list)}}; }
 ir::Attributes target(const ExampleShape& dims) { return {{"shape", shape_of(dims)}}; }
 
-bool always(const NodeView&) { return true; }
-
 std::vector<OpDef> reshaping_rows() {
   return {
       {.name = "Reshape",
@@ -357,7 +355,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = reshape_gradient,
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
-       .is_view = true,
+       .is_view = always,
        .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 6, 4})}, .attributes = target({ir::Dim::batch(6), 4})},
                     {.inputs = {normal({3, kB, 8})}, .attributes = target({3, ir::Dim::batch(2), 4})},
@@ -369,7 +367,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = reshape_gradient,
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
-       .is_view = true,
+       .is_view = always,
        .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 3, 4})}, .attributes = {{"axis", int64_t{1}}}},
                     {.inputs = {normal({kB, 3, 4})}, .attributes = {{"axis", int64_t{-1}}}}}},
@@ -379,7 +377,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = reshape_gradient,
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
-       .is_view = true,
+       .is_view = always,
        .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 1, 4, 1})}, .attributes = axes({1, 3})},
                     {.inputs = {normal({1, kB, 4})}, .attributes = axes({0})}}},
@@ -389,7 +387,7 @@ std::vector<OpDef> reshaping_rows() {
        .gradient = reshape_gradient,
        .emit = emit_reshape,
        .dependence = Dependence::kSameOrder,
-       .is_view = true,
+       .is_view = always,
        .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 4})}, .attributes = axes({0, 3})},
                     {.inputs = {normal({kB})}, .attributes = axes({1})}}},
@@ -398,7 +396,7 @@ std::vector<OpDef> reshaping_rows() {
        .work = no_work,
        .gradient = one_sample_gradient,
        .emit = emit_reshape,
-       .is_view = true,
+       .is_view = always,
        .mixes_samples = always,
        .examples = {{.inputs = {normal({kB, 4})}, .attributes = target({4, kB})},
                     {.inputs = {normal({kB, 2, 3})}, .attributes = target({ir::Dim::batch(6)})}}},
@@ -407,7 +405,7 @@ std::vector<OpDef> reshaping_rows() {
        .work = no_work,
        .gradient = transpose_gradient,
        .emit = emit_transpose,
-       .is_view = true,
+       .is_view = always,
        .axes_order = [](const NodeView& node) { return permutation(node).value(); },
        .keeps_elements = always,
        .examples = {{.inputs = {normal({kB, 2, 3})}, .attributes = {{"perm", std::vector<int64_t>{1, 2, 0}}}},
@@ -417,7 +415,7 @@ std::vector<OpDef> reshaping_rows() {
        .work = no_work,
        .gradient = pass_first_gradient,
        .emit = emit_expand,
-       .is_view = true,
+       .is_view = always,
        .examples = {{.inputs = {normal({kB, 1, 3})}, .attributes = target({2, 1, 4, 1})},
                     {.inputs = {weight(normal({1, 3}))}, .attributes = target({kB, 1, 3})}}},
   };
@@ -437,7 +435,7 @@ std::vector<OpDef> other_rows() {
        .gradient = pass_first_gradient,
        .emit = emit_identity,
        .dependence = Dependence::kElement,
-       .is_view = true,
+       .is_view = always,
        .sample_sum = as_first_input,
        .keeps_elements = always,
        .examples = {{.inputs = {normal({kB, 3})}}, {.inputs = {booleans({kB, 3})}}}},
@@ -459,7 +457,7 @@ std::vector<OpDef> other_rows() {
        .work = no_work,
        .emit = emit_bit_cast,
        .dependence = Dependence::kElement,
-       .is_view = true,
+       .is_view = always,
        // As float16, from 1 on.
        .examples = {{.inputs = {integers({kB, 3}, 0x3c00, 0x4400, ir::DType::kInt16)},
                      .attributes = {{"to", std::string("f16")}}},

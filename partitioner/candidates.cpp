@@ -64,7 +64,7 @@ Result<DeviceBudget> device_budget(const PlanRequest& request) {
   for (const ForcedReplicas& forced : request.replicas) budget.devices -= forced.replicas - 1;
   if (budget.devices >= 1) return budget;
   return Diagnostic{
-      .code = Code::kBadPlan,
+      .code = Code::kUsage,
       .message = text("the replicas asked for need more than the ", request.cluster->devices.size(), " devices"),
       .hint = "ask for fewer replicas or more devices"};
 }

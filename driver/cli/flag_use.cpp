@@ -172,6 +172,9 @@ constexpr OptionNeed kOptimizer = {[](const Options& options) { return !runs_for
                                    "leave it out, or take a policy that trains"};
 constexpr OptionNeed kOwnOrder = {[](const Options& options) { return options.plan.order.file.empty(); },
                                   "--order gives the order, and it is used as it is", "leave one of them out"};
+constexpr OptionNeed kOrdersStages = {
+    [](const Options& options) { return options.plan.order.file.empty() || options.plan.plan.empty(); },
+    kOwnOrder.otherwise, kOwnOrder.hint};
 constexpr OptionNeed kSyntheticData = {[](const Options& options) { return options.run.data.folder.empty(); },
                                        "the data are given, and times do not depend on random numbers", "leave it out"};
 
@@ -203,6 +206,9 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"plan,compile", "--group", &kOwnOrder},
     {"plan,compile", "--backward", &kOwnOrder},
     {"plan,compile", "--vertical-sync", &kOwnOrder},
+    {"plan,compile", "--update", &kOwnOrder},
+    {"plan,compile", "--drain-every", &kOwnOrder},
+    {"plan,compile", "--policy", &kOrdersStages},
     {"profile", "--seed", &kSyntheticData},
 };
 

@@ -142,6 +142,8 @@ std::string_view source_name(MachineSource source) {
       return "calibrated";
     case MachineSource::kProfile:
       return "profile";
+    case MachineSource::kPlan:
+      return "plan";
     default:
       return "constants";
   }
@@ -168,6 +170,12 @@ Result<Machine> find_machine(const Options& options) {
   Machine machine = this_machine(calibration->cluster, options, "calibrated");
   machine.notes = std::move(calibration->notes);
   return machine;
+}
+
+Machine machine_of_plan(const ir::Cluster& cluster) {
+  return {.cluster = cluster,
+          .source = MachineSource::kPlan,
+          .sentence = text(count_text(cluster.devices.size(), "device", "devices"), ", as the plan file has them")};
 }
 
 std::optional<CalibrationRequest> calibration_request(const Options& options) {

@@ -11,8 +11,8 @@
 
 namespace graphpipe::driver {
 
-enum class MachineSource : uint8_t { kFile, kPreset, kConstants, kCalibrated, kProfile };
-/// "file", "preset", "constants", "calibrated", "profile".
+enum class MachineSource : uint8_t { kFile, kPreset, kConstants, kCalibrated, kProfile, kPlan };
+/// "file", "preset", "constants", "calibrated", "profile", "plan".
 std::string_view source_name(MachineSource source);
 
 struct Machine {
@@ -32,6 +32,8 @@ struct Machine {
 /// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has, and for a name
 /// that is neither a preset's nor a file's.
 Result<Machine> find_machine(const Options& options);
+/// The machines of a plan file.
+Machine machine_of_plan(const ir::Cluster& cluster);
 
 /// The calibration of this machine that prices come from; nothing where a cluster or a profile has them.
 std::optional<CalibrationRequest> calibration_request(const Options& options);

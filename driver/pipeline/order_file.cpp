@@ -23,6 +23,11 @@ Result<Orders> parse_orders(const std::string& text) {
     GP_TRY(orders.schedule, files::parse_schedule_lists(rest));
     return orders;
   }
+  // Its first field tells what it is.
+  if (rest.starts_with("{") && rest.substr(0, 100).find("\"graphpipe.plan/") != std::string_view::npos)
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .message = "this is a plan, not a schedule",
+                      .hint = "`graphpipe simulate` checks the schedule of a plan; `--plan` takes the plan itself"};
   if (rest.starts_with("{")) {
     GP_TRY(files::ScheduleFile file, files::parse_schedule_file(text));
     orders.schedule = std::move(file.schedule);
@@ -32,6 +37,10 @@ Result<Orders> parse_orders(const std::string& text) {
     GP_TRY(orders.schedule, ir::parse_schedule(text));
     return orders;
   }
+  if (text.find('\0') != std::string::npos)
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .message = "this is no text, and no schedule in the form of Protocol Buffers",
+                      .hint = "docs/files.md has the forms of a schedule"};
   GP_TRY(orders.csv, files::parse_schedule_csv(text));
   files::CsvOrders csv = files::orders_of(orders.csv);
   orders.schedule = std::move(csv.schedule);

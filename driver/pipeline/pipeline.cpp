@@ -14,6 +14,7 @@
 #include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/order_file.h"
 #include "driver/pipeline/scope_notes.h"
@@ -76,7 +77,14 @@ Status add_profile(ir::Plan& plan, const std::string& path) {
   if (path.empty()) return Ok{};
   plan.profile = ModelText(fs::absolute(path).string());
   GP_TRY(plan.profile_digest, sha256_of_file(path));
-  GP_TRY(const ir::Profile profile, files::read_profile(path));
+  Result<ir::Profile> read = files::read_profile(path);
+  if (!read && read.problems().front().code == Code::kMalformedFile) {
+    Diagnostics problems = read.problems();
+    problems.front().hint += "; a profile of another project needs --profile-format, and no model";
+    return problems;
+  }
+  if (!read) return read.problems();
+  const ir::Profile& profile = *read;
   if (profile.threads != plan.threads) {
     return Diagnostic{
         .code = Code::kUsage,
@@ -116,91 +124,6 @@ Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::
                                   .timeline = std::move(timeline),
                                   .memory = scheduler::memory_of(stages, schedule, options.memory),
                                   .batches = stages.batches};
-}
-
-Diagnostic other_model(const ir::Plan& plan) {
-  return Diagnostic{.code = Code::kBadPlan,
-                    .origin = plan.spec.path,
-                    .message = "the model is not the one that the plan was made for: its digest differs",
-                    .hint = "make the plan again with `graphpipe plan`"};
-}
-
-// A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
-// hand names no model, so nothing is known of the options that its author had in mind.
-Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
-  const auto trains = [](const ir::Plan& plan) {
-    return std::string(runs_forwards_only(plan.policy) ? "forwards only" : "training");
-  };
-  Diagnostics problems = spec_differences(given.spec, now.spec);
-  if (trains(given) != trains(now)) problems.push_back(other_option("--policy", trains(given), trains(now)));
-  if (!problems.empty()) return problems;
-  return Ok{};
-}
-
-// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads.
-Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
-  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
-  for (const ir::PlanNodeId node : priced.node_ids()) {
-    if (given.labels[node] == priced.nodes[node].label) continue;
-    return Diagnostic{.code = Code::kBadPlan,
-                      .origin = given.labels[node],
-                      .message = text("the plan calls node ", node.index(), " so, in the model it is ",
-                                      quoted(priced.nodes[node].label)),
-                      .hint = "correct the label, or leave all labels out"};
-  }
-  return Ok{};
-}
-
-// A plan with a schedule leaves a policy nothing to decide.
-Status check_order_flags(const ir::Plan& given, const Options& options) {
-  if (!given.schedule) return Ok{};
-  Diagnostics problems;
-  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update", "--drain-every"}) {
-    const bool says_the_same = flag == std::string_view("--policy") && options.plan.policy == given.policy;
-    if (!options.given.contains(flag) || says_the_same) continue;
-    problems.push_back(usage(flag, "the plan file has a schedule, and it is used as it is",
-                             "leave the flag out, or delete the schedule field of the plan"));
-  }
-  if (!problems.empty()) return problems;
-  return Ok{};
-}
-
-// The same cut executed in another way is ordered anew, by the plan's own policy where no flag names another.
-void take_execution(ir::Plan& given, const Options& options) {
-  const std::optional<ir::Execution> wanted = ir::execution_of_name(options.plan.execute);
-  if (!wanted || *wanted == given.execution) return;
-  given.execution = *wanted;
-  given.schedule.reset();
-}
-
-Status find_digests(Pipeline& pipeline) {
-  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
-  pipeline.plan.model_digest = pipeline.model.digests.whole;
-  return Ok{};
-}
-
-// Takes the assignment, and the schedule where it has one, of a plan file as they are.
-Status use_given_plan(Pipeline& pipeline, const Options& options) {
-  GP_TRY(ir::Plan given, files::read_plan(plan_file_of(options.plan.plan)));
-  take_execution(given, options);
-  if (!options.plan.order.file.empty()) given.schedule.reset();
-  GP_TRY_VOID(check_order_flags(given, options));
-  if (!given.model_digest.empty()) {
-    GP_TRY_VOID(find_digests(pipeline));
-    if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
-    GP_TRY_VOID(check_same_options(given, pipeline.plan));
-  }
-  GP_TRY_VOID(check_labels(given, pipeline.priced));
-  pipeline.plan.planner = "manual";
-  pipeline.plan.execution = pipeline.priced.execution = given.execution;
-  pipeline.plan.assignment = std::move(given.assignment);
-  // An order that was written by hand has no policy to order the stages anew.
-  const bool orders_anew = !options.plan.execute.empty() && !options.given.contains("--policy") &&
-                           scheduler::find_policy(given.policy) != nullptr;
-  if ((given.schedule || orders_anew) && !given.policy.empty()) pipeline.plan.policy = given.policy;
-  pipeline.plan.schedule = std::move(given.schedule);
-  if (pipeline.plan.schedule) pipeline.plan.drain_every = given.drain_every;
-  return Ok{};
 }
 
 // Data parallelism means all devices; what it cannot use is said.
@@ -283,6 +206,12 @@ Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const sched
 
 }  // namespace
 
+Status find_digests(Pipeline& pipeline) {
+  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
+  pipeline.plan.model_digest = pipeline.model.digests.whole;
+  return Ok{};
+}
+
 Status derive(Pipeline& pipeline) {
   ir::Plan& plan = pipeline.plan;
   GP_TRY_VOID(check_whole_operators(plan));
@@ -328,9 +257,13 @@ Result<Pipeline> with_places(Result<Pipeline> pipeline) {
   return pipeline;
 }
 
-Result<Pipeline> price_model(const Options& options) {
+Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines) {
   Pipeline pipeline;
-  GP_TRY(pipeline.machine, find_machine(options));
+  if (machines != nullptr) {
+    pipeline.machine = machine_of_plan(*machines);
+  } else {
+    GP_TRY(pipeline.machine, find_machine(options));
+  }
   GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
   GP_TRY(pipeline.model, make_training_graph(options, pipeline.plan.spec));
@@ -417,12 +350,14 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
 
 }  // namespace
 
-Result<Pipeline> make_pipeline(const Options& options) {
+Result<Pipeline> make_pipeline(const Options& asked) {
+  GP_TRY(const GivenPlan given, GivenPlan::read(asked));
+  const Options options = given.completed(asked);
   GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
-  GP_TRY(Pipeline pipeline, price_model(options));
-  if (!options.plan.plan.empty()) {
-    GP_TRY_VOID(use_given_plan(pipeline, options));
-    GP_TRY_VOID(derive(pipeline));
+  GP_TRY(Pipeline pipeline, price_model(options, given.machines(options)));
+  if (given) {
+    GP_TRY_VOID(given.named(given.use(pipeline, options)));
+    GP_TRY_VOID(given.named(derive(pipeline)));
   } else {
     GP_TRY_VOID(plan_within_memory(pipeline, options.plan));
     note_idle_devices(pipeline);
@@ -452,6 +387,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                           "`graphpipe plan --plan FILE` simulates it again, with the --profile and "
                           "--profile-format that it was made with, or with the model"};
   }
+  GP_TRY_VOID(check_policy(plan, path));
   const std::string folder = fs::path(plan_file_of(path)).parent_path().string();
   plan.spec.path = ModelText(linked_file(folder, plan.spec.path.raw()));
   plan.spec.trusted_root = ModelText(trusted_root);
@@ -461,7 +397,8 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   if (plan.model_digest != pipeline.model.digests.whole) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
-  GP_TRY_VOID(derive(pipeline));
+  if (!plan.schedule && plan.drain_every > 1) pipeline.order.drain_every = plan.drain_every;
+  if (const Status derived = derive(pipeline); !derived) return of_file(derived.problems(), path);
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   return pipeline;
 }

@@ -54,11 +54,13 @@ struct Pipeline {
   bool complete = true;
 };
 
-/// Imports and prices the model: a pipeline without an assignment.
-Result<Pipeline> price_model(const Options& options);
+/// Imports and prices the model: a pipeline without an assignment. `machines`: those of a plan file, in place of what
+/// the options name.
+Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines = nullptr);
 
 /// Imports, prices, searches, and keeps the candidate that simulates best. With `--plan` the assignment of that file is
-/// checked and used as given. Errors: all problems of the steps.
+/// checked and used as given, and what no flag says is as the file has it (given_plan.h). Errors: all problems of the
+/// steps.
 Result<Pipeline> make_pipeline(const Options& options);
 
 /// Reads a plan file (or the plan in a folder) and derives everything again. Plan files come from anywhere, so they
@@ -69,6 +71,9 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
 /// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
+
+/// The digests of the model's files, in the plan too. Reads all weights. Errors: kUnreadableFile.
+Status find_digests(Pipeline& pipeline);
 
 /// The pipeline with the digests of the model's files, in the plan too: for what is written to be compared with later.
 /// Reads all weights. Errors: kUnreadableFile.

@@ -17,6 +17,7 @@
 #include "driver/report/report.h"
 #include "files/plan.h"
 #include "partitioner/profile.h"
+#include "scheduler/policies/policies.h"
 #include "support/units.h"
 #include "wire/exit_codes.h"
 
@@ -95,6 +96,14 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
   if (entry != nullptr && entry->search != nullptr)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   GP_TRY(const ir::Plan manual, files::read_plan(options_.plan.plan));
+  const ir::PlanGraph& graph = profile_.graph;
+  for (const ir::PlanNodeId id : graph.node_ids())
+    if (manual.labels.size() == graph.nodes.size() && manual.labels[id] != graph.nodes[id].label)
+      return Diagnostic{.code = Code::kBadPlan,
+                        .origin = manual.labels[id],
+                        .message = text("the plan calls node ", id.index(), " so, in the profile it is ",
+                                        quoted(graph.nodes[id].label)),
+                        .hint = "give the profile that the plan was made for, or correct the label"};
   if (manual.execution != profile_.graph.execution)
     return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
                  text("add --execute ", ir::execution_name(manual.execution)));
@@ -223,10 +232,24 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   return files::write_plan(options.output, plan);
 }
 
+/// With what the plan file says of the order and of the micro-batches of a step, where no flag does.
+Result<Options> completed(Options options) {
+  if (options.plan.plan.empty()) return options;
+  GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
+  if (!options.given.contains("--policy") && scheduler::find_policy(plan.policy) != nullptr)
+    options.plan.policy = plan.policy;
+  if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))
+    options.foreign.micro_batches = plan.batch.count;
+  return options;
+}
+
 }  // namespace
 
-int run_plan_profile(const Options& options) {
+int run_plan_profile(const Options& asked) {
   catch_interrupts();
+  const Result<Options> read = completed(asked);
+  if (!read) return report_problems(asked, "plan", read.problems());
+  const Options& options = *read;
   const auto problem = ProfileProblem::read(options);
   if (!problem) return report_problems(options, "plan", problem.problems());
   const auto answer = (*problem)->plan(options.plan.planner);

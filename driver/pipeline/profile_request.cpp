@@ -49,6 +49,10 @@ Status refuse_flags_of_models(const Options& options) {
       {"--update", options.plan.order.update != 0},
       {"--order", !options.plan.order.file.empty()},
       {"--drain-every", options.plan.order.drain_every != 0},
+      {"--precision", options.given.contains("--precision")},
+      {"--contrastive", options.given.contains("--contrastive")},
+      {"--accept", options.given.contains("--accept")},
+      {"--one-sample", model.one_sample},
   };
   for (const auto& [flag, given] : flags)
     if (given)

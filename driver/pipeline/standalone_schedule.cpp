@@ -155,9 +155,10 @@ Result<scheduler::PassCosts> pass_costs(const ScheduleOptions& options) {
   if (numbers.size() != 3) return usage("--costs", "needs three numbers", "write F,I,W, such as 1,1,1");
   const double largest = std::ranges::max(numbers);
   if (largest == 0) return usage("--costs", "nothing costs anything", "write F,I,W, such as 1,1,1");
-  if (std::ranges::any_of(numbers, is_rounded_away) || is_rounded_away(options.latency))
-    return usage("--costs", text("costs below ", kMinCost, " are rounded away"),
-                 "costs are relative: multiply all, and --latency, by the same number");
+  const bool costs_rounded = std::ranges::any_of(numbers, is_rounded_away);
+  if (costs_rounded || is_rounded_away(options.latency))
+    return usage(costs_rounded ? "--costs" : "--latency", text("costs below ", kMinCost, " are rounded away"),
+                 "costs are relative: multiply all of --costs, and --latency, by the same number");
   return scheduler::PassCosts{
       .forward = numbers[0], .input_gradient = numbers[1], .weight_gradient = numbers[2], .latency = options.latency};
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "driver/cli/manual.h"
 #include "driver/cli/suggestion.h"
@@ -92,8 +93,11 @@ class SweepReader {
     return word;
   }
 
+  /// A list is the flag several times.
   void read_flag(const std::string& name, const TomlNode& node) {
-    if (std::optional<std::string> word = word_of(name, node)) sweep_.flags.emplace_back(name, *std::move(word));
+    const std::span<const TomlNode> each = node.is(TomlKind::kList) ? node.list : std::span(&node, 1);
+    for (const TomlNode& one : each)
+      if (std::optional<std::string> word = word_of(name, one)) sweep_.flags.emplace_back(name, *std::move(word));
   }
 
   void read_axis(const std::string& name, const TomlNode& node) {

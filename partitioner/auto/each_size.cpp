@@ -14,6 +14,7 @@
 #include "partitioner/auto/narrowed.h"
 #include "partitioner/auto/planner.h"
 #include "partitioner/candidates.h"
+#include "partitioner/several_searches.h"
 #include "support/run_tasks.h"
 
 namespace graphpipe::partitioner {
@@ -145,15 +146,32 @@ class EachSize {
   std::set<std::pair<int, Samples>> shapes_;  // searched
 };
 
+/// Sizes that may differ need not: the best plan of one size for all is where the search for them begins.
+Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request) {
+  const Stopwatch watch;
+  PlanRequest equal = request;
+  equal.micro_batch_per_stage = false;
+  Result<PlanAnswer> of_equal = EachSize(equal).run();
+  NarrowedSearch search(with_time_left(request, watch));
+  if (of_equal.ok()) search.add(std::move(*of_equal));
+  search.begin();
+  search.go_on(kInfinity);
+  Result<PlanAnswer> answer = search.answer();
+  if (answer.ok()) answer->search_seconds = watch.seconds();
+  return answer;
+}
+
 }  // namespace
 
 Result<PlanAnswer> plan_auto(const PlanRequest& request) {
   if (!request.thorough || !request.replicas.empty() || work_of(request) > kMaxWork) return search_as_asked(request);
-  if (!request.micro_batch && !request.micro_batch_per_stage) return EachSize(request).run();
-  NarrowedSearch search(request);
-  search.begin();
-  search.go_on(kInfinity);
-  return search.answer();
+  if (request.micro_batch) {
+    NarrowedSearch search(request);
+    search.begin();
+    search.go_on(kInfinity);
+    return search.answer();
+  }
+  return request.micro_batch_per_stage ? plan_sizes_that_differ(request) : EachSize(request).run();
 }
 
 }  // namespace graphpipe::partitioner

@@ -117,6 +117,7 @@ void Executor::run_action(const ResolvedAction& action) {
   run(action);
   if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
   if (meter_ != nullptr) meter_->end();
+  if (action.ends_item) read_losses();
   if (action.ends_item)
     for (at::Tensor& tensor : slot_of(action)) tensor.reset();
   note_end(action);
@@ -125,6 +126,8 @@ void Executor::run_action(const ResolvedAction& action) {
 }
 
 void Executor::run(const ResolvedAction& action) {
+  // Other than compute, all that follows a loss depends on its being finite: gradients that leave, updates, versions.
+  if (!wire::is_compute(action.row.op)) read_losses();
   switch (action.row.op) {
     case ActionOp::kForward:
       return forward(action, false);
@@ -202,7 +205,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     unread_losses_.push_back({&action, device_.begin_download(loss)});
-    // A GPU goes on with what is queued behind the loss, which is read when something depends on it.
+    // A GPU goes on with the backward, which is queued behind the loss, before that is read.
     if (device_.is_host()) read_losses();
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
@@ -390,7 +393,6 @@ void Executor::reduce(const ResolvedAction& action) {
 }
 
 void Executor::step(const ResolvedAction& action) {
-  read_losses();  // no update with gradients of a loss that is not finite
   if (served_ != nullptr) return served_->step(action, states_[action.instance]);
   reduce(action);  // where the schedule names none
   wait_for_reduction(reduction_of(action));

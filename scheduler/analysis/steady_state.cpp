@@ -77,9 +77,10 @@ std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Clust
   const std::optional<double> more = seconds_of(graph, cluster, *own, before + 1);
   if (!some || !more) return std::nullopt;
   const double step = *more - *some;
-  // In a stream of batches an update may have samples of two.
+  // In a stream of batches an update may have samples of two, which one batch has no room for.
+  const int64_t samples = graph.batches > 1 ? all.samples : std::max(all.samples, own->update.count);
   const auto batch = static_cast<double>(graph.batch.count) / static_cast<double>(graph.batches);
-  return SteadyState{.step_seconds = step, .update_seconds = step * static_cast<double>(all.samples) / batch};
+  return SteadyState{.step_seconds = step, .update_seconds = step * static_cast<double>(samples) / batch};
 }
 
 }  // namespace graphpipe::scheduler

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <utility>
 
 #include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
@@ -59,7 +60,12 @@ class Merger {
         running_.pop();
         flow_.finish(done.item, done.op);
         devices_[done.device].busy = false;
-        waking_.insert(waking_.end(), neighbours_[done.device].begin(), neighbours_[done.device].end());
+        waking_.push_back(done.device);
+        for (const StageId stage : neighbours_[done.stage]) wake(stage);
+      }
+      for (const StageId stage : std::exchange(woken_, {})) {
+        is_woken_[stage] = false;
+        waking_.insert(waking_.end(), holders_[stage].begin(), holders_[stage].end());
       }
       // In the order of devices, as if all of them were asked.
       std::sort(waking_.begin(), waking_.end());
@@ -76,6 +82,7 @@ class Merger {
   struct Running {
     Ticks end;
     size_t device = 0;
+    StageId stage;
     ItemIndex item = -1;
     ActionOp op = ActionOp::kForward;
     bool operator>(const Running& other) const { return std::tie(end, device) > std::tie(other.end, other.device); }
@@ -88,24 +95,23 @@ class Merger {
     return schedule;
   }
 
-  // What a device finishes concerns itself and the devices that hold stages connected to its own.
+  // What a device finishes of a stage concerns itself, and the devices of the stages that are connected to this one.
   void find_neighbours(const std::map<ir::DeviceId, size_t>& device_of) {
-    neighbours_.resize(devices_.size());
-    const auto connect = [&](StageId from, StageId to) {
-      for (const ir::DeviceId device : graph_.stages[from].choice.devices)
-        for (const ir::DeviceId other : graph_.stages[to].choice.devices) {
-          const auto a = device_of.find(device), b = device_of.find(other);
-          if (a == device_of.end() || b == device_of.end()) continue;
-          neighbours_[a->second].push_back(b->second);
-          neighbours_[b->second].push_back(a->second);
-        }
-    };
-    for (const StageId stage : graph_.stage_ids()) connect(stage, stage);
-    for (const ir::StageEdge& edge : graph_.edges) connect(edge.from, edge.to);
-    for (std::vector<size_t>& others : neighbours_) {
-      std::sort(others.begin(), others.end());
-      others.erase(std::unique(others.begin(), others.end()), others.end());
+    neighbours_.resize(graph_.stages.size());
+    holders_.resize(graph_.stages.size());
+    is_woken_.resize(graph_.stages.size(), false);
+    for (const ir::StageEdge& edge : graph_.edges) {
+      neighbours_[edge.from].push_back(edge.to);
+      neighbours_[edge.to].push_back(edge.from);
     }
+    for (const StageId stage : graph_.stage_ids())
+      for (const ir::DeviceId device : graph_.stages[stage].choice.devices)
+        if (const auto held = device_of.find(device); held != device_of.end()) holders_[stage].push_back(held->second);
+  }
+  void wake(StageId stage) {
+    if (is_woken_[stage]) return;
+    is_woken_[stage] = true;
+    woken_.push_back(stage);
   }
 
   ItemIndex item_of(const Action& action) const {
@@ -127,7 +133,7 @@ class Merger {
     if (best == nullptr) return;
     const Action& action = best->head();
     result_.schedule.programs[device].actions.push_back(action);
-    running_.push({now_ + durations_.of(action), device, item_of(action), action.op});
+    running_.push({now_ + durations_.of(action), device, best->stage, item_of(action), action.op});
     devices_[device].busy = true;
     ++best->next;
   }
@@ -168,7 +174,10 @@ class Merger {
   Durations durations_;
   std::vector<List> lists_;
   std::vector<DeviceState> devices_;
-  std::vector<std::vector<size_t>> neighbours_;  // per device, sorted
+  IdMap<StageId, std::vector<StageId>> neighbours_;
+  IdMap<StageId, std::vector<size_t>> holders_;  // devices
+  IdMap<StageId, uint8_t> is_woken_;
+  std::vector<StageId> woken_;  // by what ended last
   std::vector<size_t> waking_;
   std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
   Ticks now_;

@@ -167,6 +167,50 @@ TEST_CASE("cut anywhere, every node runs once, finds what it reads, and every sh
   CHECK(passed > 10);
 }
 
+TEST_CASE("the gradient of a product of weights is made by the stages that use it") {
+  size_t cuts = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const Cut cut = random_cut(trained(product_of_weights(), "mse", "y"), seed, 2 + seed % 3, seed % 3 == 2, false);
+    check_each_node_once(cut);
+    check_everything_is_there(cut);
+    check_shares(cut);
+    for (const StageCut& stage : cut.cuts) {
+      for (const ir::GradientShare& share : stage.steps.shares) {
+        // A parameter has its gradient where the forward reads it.
+        const auto reads_it = [&](const Step& step) {
+          const std::vector<ir::ValueId> inputs = codegen::inputs_of_step(cut.graph, step);
+          return std::ranges::find(inputs, cut.graph.param(share.param).value) != inputs.end();
+        };
+        CHECK(std::ranges::any_of(stage.steps.forward, reads_it));
+      }
+      for (const std::vector<Step>* steps : {&stage.steps.input_gradient, &stage.steps.weight_gradient})
+        CHECK(std::ranges::none_of(*steps, [](const Step& step) { return step.zero.valid(); }));
+    }
+    cuts += cut.stages.stages.size() > 2;
+  }
+  CHECK(cuts > 5);
+}
+
+TEST_CASE("statistics of weights are not updated wherever these are read") {
+  const auto normalised = [](int64_t training) {
+    GraphMaker make;
+    const auto x = make.input("x", {batch(), size(3)});
+    std::vector<ir::ValueId> inputs = {make.weight("table", {size(2), size(3)})};
+    for (const char* name : {"scale", "bias", "mean", "variance"}) inputs.push_back(make.weight(name, {size(3)}));
+    const auto rows = make.node("BatchNormalization", inputs, {{"training_mode", training}});
+    make.output(make.node("MatMul", {x, make.node("Transpose", {rows}, {{"perm", std::vector<int64_t>{1, 0}}})}), "y");
+    const ir::Graph graph = std::move(make.graph);
+    const ir::PlanGraph plan = plan_of(graph, 8);
+    const auto stages = stages_of(plan, std::vector<size_t>(plan.nodes.size(), 0), 2);
+    REQUIRE(stages.ok());
+    const auto cuts = codegen::cut_stages(graph, plan, *stages);
+    return cuts.ok() ? std::optional<Code>() : cuts.problems().front().code;
+  };
+  CHECK(normalised(0) == std::nullopt);
+  CHECK(normalised(1) == Code::kUnsupportedOp);
+}
+
 TEST_CASE("frozen stages get no gradient transfer") {
   const Cut cut = [] {
     Cut made;

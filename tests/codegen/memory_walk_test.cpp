@@ -47,6 +47,21 @@ TEST_CASE("a reshape counts where it copies") {
     CHECK_MESSAGE(item_of(summed_rows(transposes), 2).forward.left == Bytes(0), "nobody reads on");
 }
 
+TEST_CASE("a slice is a view, and a copy where it turns rows round") {
+  const auto sliced = [](int64_t start, int64_t end, int64_t step) {
+    GraphMaker make;
+    const auto x = make.input("x", {batch(), size(6)});
+    const std::vector<int64_t> axis = {1}, starts = {start}, ends = {end}, steps = {step};
+    const auto part = make.node("Slice", {x}, {{"axes", axis}, {"starts", starts}, {"ends", ends}, {"steps", steps}});
+    const ir::Attributes last = {{"axes", axis}, {"keepdims", int64_t{0}}};
+    make.output(make.node("ReduceSum", {part}, last), "y");
+    return std::move(make.graph);
+  };
+  const int64_t x = 2 * 6 * 4, y = 2 * 4;
+  CHECK(item_of(sliced(0, 5, 1), 2).forward.most == Bytes(x + y));
+  CHECK(item_of(sliced(-1, INT64_MIN, -1), 2).forward.most == Bytes(x + x));
+}
+
 TEST_CASE("one product: its data, its result and the gradient of its weight") {
   GraphMaker make;
   const auto x = make.input("x", {batch(), size(4)});

@@ -222,6 +222,56 @@ TEST_CASE("asynchronous plans drain once in so many steps as the user or the mic
   CHECK(holds(uneven.err, "updates of 6 samples do not divide the batch of 8"));
 }
 
+TEST_CASE("a plan file says what no flag says, and its schedule may be made anew") {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "graphpipe-given-plan";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "plan.json").string(), again = (folder / "again.json").string();
+  const auto read = [](const std::string& path) {
+    std::ifstream in(path);
+    return nlohmann::ordered_json::parse(in);  // the schema comes first
+  };
+  const auto write = [&](const nlohmann::ordered_json& plan) { std::ofstream(file) << plan.dump(); };
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"--policy", "gpipe", "--optimizer", "adam", "--seed", "7", "--threads", "3"},
+           {"--policy", "2bw", "--drain-every", "3"}}) {
+    CAPTURE(flags[1]);
+    std::vector<std::string> words{"--cluster", "default",    "--devices", "2",  "--stages",      "2",
+                                   "--planner", "sequential", "--batch",   "12", "--micro-batch", "2",
+                                   "-o",        file};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const nlohmann::json first = ask(gpt2("plan", words)).object();
+    const nlohmann::ordered_json plan = read(file);
+    nlohmann::ordered_json cut = plan;
+    cut.erase("schedule");
+    write(cut);
+    const Answer anew = ask(gpt2("plan", {"--plan", file, "-o", again}));
+    CAPTURE(anew.err);
+    CHECK(anew.object()["simulated_step"] == first["simulated_step"]);
+    nlohmann::ordered_json made = read(again);
+    CHECK(made["planner"] == "manual");
+    made["planner"] = plan["planner"];
+    CHECK(made == plan);
+    const Answer simulated = ask({"simulate", file, "--json", "-q"});
+    CHECK(simulated.object()["simulated_step"] == first["simulated_step"]);
+    CHECK(ask(gpt2("plan", {"--plan", file, "--seed", "8", "-o", again})).code == 0);
+    CHECK(read(again)["seed"] == "8");
+    write(plan);
+    const Answer other = ask(gpt2("plan", {"--plan", file, "--batch", "24"}));
+    CHECK(other.code == 2);
+    CHECK(holds(other.err, "a schedule of 12 samples"));
+    cut["policy"] = "nonsense";
+    write(cut);
+    for (const std::vector<std::string>& reader :
+         {gpt2("plan", {"--plan", file}), std::vector<std::string>{"simulate", file}}) {
+      const Answer refused = ask(reader);
+      CHECK(refused.code == 3);
+      CHECK(holds(refused.err, file));
+      CHECK(holds(refused.err, "nonsense"));
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("bounds in a comparison are those of batches that follow each other where the policy lets them") {
   const Answer answer = ask(gpt2("compare", {"--devices", "4", "--cluster", "default", "--batch", "2", "--planners",
                                              "auto", "--policies", "pipedream,2bw,kfkb"}));

@@ -72,7 +72,7 @@ std::string steps_text(const OpCase& made) {
     for (size_t i = 0; i < node.output_count(); ++i) {
       const double bytes = ops::bytes_of(node.output(i), Samples(kCaseSamples));
       largest = std::max(largest, bytes);
-      if (!row.is_view) made += bytes;
+      if (!ops::is_view(node)) made += bytes;
     }
     for (size_t i = 0; i < node.input_count(); ++i)
       if (node.has_input(i)) largest = std::max(largest, ops::bytes_of(node.input(i), Samples(kCaseSamples)));

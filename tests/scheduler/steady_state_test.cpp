@@ -62,6 +62,17 @@ TEST_CASE("an update takes the time of its samples, also where it does not divid
   CHECK(steady->update_seconds == doctest::Approx(4 * kUnitsPerMicroBatch));
 }
 
+TEST_CASE("an update of more samples than a batch takes the time of all of them") {
+  const StageGraph graph = weighted_chain(2, 6);
+  const ir::Cluster cluster = standalone_cluster(2);
+  const BuildOptions options{.policy = "2bw", .update = Samples(12)};
+  const auto built = build_schedule(graph, cluster, options);
+  REQUIRE(built.ok());
+  const auto steady = steady_state(graph, cluster, options, built->schedule);
+  REQUIRE(steady.has_value());
+  CHECK(steady->update_seconds == doctest::Approx(12 * kUnitsPerMicroBatch));
+}
+
 TEST_CASE(
     "the more batches follow each other before the pipeline drains, the nearer a step comes to one without draining") {
   const ir::Cluster cluster = standalone_cluster(4);

@@ -104,6 +104,17 @@ inline ir::Graph branches(ir::DType dtype = ir::DType::kFloat32) {
   return std::move(make.graph);
 }
 
+/// Two layers, and behind them the product of a vector and a matrix that are trained: its gradient reads the vector by
+/// another shape. Four stages can share the rest.
+inline ir::Graph product_of_weights(ir::DType dtype = ir::DType::kFloat32) {
+  GraphMaker make(dtype);
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto hidden = make.node("Tanh", {make.node("MatMul", {x, make.weight("first", {size(4), size(4)})})});
+  const auto shift = make.node("MatMul", {make.weight("vector", {size(3)}), make.weight("matrix", {size(3), size(4)})});
+  make.output(make.node("Mul", {make.node("MatMul", {hidden, make.weight("second", {size(4), size(4)})}), shift}), "y");
+  return std::move(make.graph);
+}
+
 /// Forward nodes with samples, the values between them, unit prices.
 inline ir::PlanGraph plan_of(const ir::Graph& graph, int64_t batch_size) {
   ir::PlanGraph plan;

@@ -1,0 +1,150 @@
+#include "driver/pipeline/given_plan.h"
+
+#include <filesystem>
+
+#include "driver/cli/usage.h"
+#include "driver/launch/linked_file.h"
+#include "driver/pipeline/model_spec.h"
+#include "files/plan.h"
+#include "scheduler/policies/policies.h"
+
+namespace graphpipe::driver {
+namespace {
+
+constexpr std::string_view kOwnOrder = "manual";
+
+// A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
+// hand names no model, so nothing is known of the options that its author had in mind.
+Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
+  const auto trains = [](const ir::Plan& plan) {
+    return std::string(runs_forwards_only(plan.policy) ? "forwards only" : "training");
+  };
+  Diagnostics problems = spec_differences(given.spec, now.spec);
+  if (trains(given) != trains(now)) problems.push_back(other_option("--policy", trains(given), trains(now)));
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads.
+Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
+  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
+  for (const ir::PlanNodeId node : priced.node_ids()) {
+    if (given.labels[node] == priced.nodes[node].label) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = given.labels[node],
+                      .message = text("the plan calls node ", node.index(), " so, in the model it is ",
+                                      quoted(priced.nodes[node].label)),
+                      .hint = "correct the label, or leave all labels out"};
+  }
+  return Ok{};
+}
+
+// A plan with a schedule leaves a policy nothing to decide.
+Status check_order_flags(const ir::Plan& given, const Options& options) {
+  if (!given.schedule) return Ok{};
+  Diagnostics problems;
+  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update", "--drain-every"}) {
+    const bool says_the_same = flag == std::string_view("--policy") && options.plan.policy == given.policy;
+    if (!options.given.contains(flag) || says_the_same) continue;
+    problems.push_back(usage(flag, "the plan file has a schedule, and it is used as it is",
+                             "leave the flag out, or delete the schedule field of the plan"));
+  }
+  if (options.training.batch != given.batch.count)
+    problems.push_back(usage(text("--batch ", options.training.batch),
+                             text("the plan file has a schedule of ", given.batch.count, " samples"),
+                             "leave the flag out, or delete the schedule field of the plan"));
+  if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+// The same cut executed in another way is ordered anew, by the plan's own policy where no flag names another.
+void take_execution(ir::Plan& given, const Options& options) {
+  const std::optional<ir::Execution> wanted = ir::execution_of_name(options.plan.execute);
+  if (!wanted || *wanted == given.execution) return;
+  given.execution = *wanted;
+  given.schedule.reset();
+}
+
+}  // namespace
+
+Diagnostic other_model(const ir::Plan& plan) {
+  return Diagnostic{.code = Code::kBadPlan,
+                    .origin = plan.spec.path,
+                    .message = "the model is not the one that the plan was made for: its digest differs",
+                    .hint = "make the plan again with `graphpipe plan`"};
+}
+
+Status check_policy(const ir::Plan& plan, const std::string& path) {
+  const bool is_known =
+      plan.policy.empty() || plan.policy == kOwnOrder || scheduler::find_policy(plan.policy) != nullptr;
+  if (is_known) return Ok{};
+  return Diagnostic{.code = Code::kBadPlan,
+                    .origin = ModelText(path),
+                    .message = text("there is no policy ", quoted(ModelText(plan.policy))),
+                    .hint = "correct the field policy: `graphpipe plan --help` lists the names at --policy"};
+}
+
+Diagnostics of_file(Diagnostics problems, const std::string& path) {
+  for (Diagnostic& problem : problems)
+    if (problem.origin.empty()) problem.origin = ModelText(path);
+  return problems;
+}
+
+Result<GivenPlan> GivenPlan::read(const Options& options) {
+  GivenPlan given;
+  if (options.plan.plan.empty()) return given;
+  given.path_ = plan_file_of(options.plan.plan);
+  GP_TRY(given.plan_, files::read_plan(given.path_));
+  GP_TRY_VOID(check_policy(*given.plan_, given.path_));
+  take_execution(*given.plan_, options);
+  if (!options.plan.order.file.empty()) given.plan_->schedule.reset();
+  return given;
+}
+
+Options GivenPlan::completed(Options options) const {
+  if (!plan_) return options;
+  const auto is_free = [&](const char* flag) { return !options.given.contains(flag); };
+  if (is_free("--batch")) options.training.batch = plan_->batch.count;
+  if (is_free("--optimizer")) options.training.optimizer = plan_->spec.optimizer;
+  if (is_free("--seed")) options.training.seed = plan_->seed;
+  if (is_free("--threads")) options.training.threads = plan_->threads;
+  // An order that was written by hand has no policy to order the stages anew.
+  if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != kOwnOrder)
+    options.plan.policy = plan_->policy;
+  if (is_free("--drain-every") && plan_->drain_every > 1 && !plan_->schedule)
+    options.plan.order.drain_every = plan_->drain_every;
+  if (is_free("--profile") && !plan_->profile.empty())
+    options.plan.profile = linked_file(std::filesystem::path(path_).parent_path().string(), plan_->profile.raw());
+  return options;
+}
+
+const ir::Cluster* GivenPlan::machines(const Options& options) const {
+  const bool is_named = options.given.contains("--cluster") || options.given.contains("--devices");
+  return is_named || !plan_ || plan_->cluster.devices.empty() ? nullptr : &plan_->cluster;
+}
+
+Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
+  ir::Plan given = *plan_;
+  GP_TRY_VOID(check_order_flags(given, options));
+  if (!given.model_digest.empty()) {
+    GP_TRY_VOID(find_digests(pipeline));
+    if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
+    GP_TRY_VOID(check_same_options(given, pipeline.plan));
+  }
+  GP_TRY_VOID(check_labels(given, pipeline.priced));
+  pipeline.plan.planner = "manual";
+  pipeline.plan.execution = pipeline.priced.execution = given.execution;
+  if (machines(options) != nullptr) pipeline.plan.cluster_digest = given.cluster_digest;
+  pipeline.plan.assignment = std::move(given.assignment);
+  if (given.schedule) pipeline.plan.policy = given.policy;
+  pipeline.plan.schedule = std::move(given.schedule);
+  if (pipeline.plan.schedule) pipeline.plan.drain_every = given.drain_every;
+  return Ok{};
+}
+
+Status GivenPlan::named(Status status) const {
+  if (status.ok()) return status;
+  return of_file(status.problems(), path_);
+}
+
+}  // namespace graphpipe::driver

@@ -1,0 +1,41 @@
+#pragma once
+// A plan file where a plan is asked for (--plan FILE): what it decides, and what it says where no flag does.
+
+#include <optional>
+
+#include "driver/pipeline/pipeline.h"
+
+namespace graphpipe::driver {
+
+/// kBadPlan: the model's digest is not the one in the plan.
+Diagnostic other_model(const ir::Plan& plan);
+
+/// Errors: kBadPlan for a policy that there is not.
+Status check_policy(const ir::Plan& plan, const std::string& path);
+/// The problems, of which those of no other place name the file.
+Diagnostics of_file(Diagnostics problems, const std::string& path);
+
+class GivenPlan {
+ public:
+  /// The file of --plan; none without the flag. Errors: those of reading it; kBadPlan for a policy that there is not.
+  static Result<GivenPlan> read(const Options& options);
+
+  explicit operator bool() const { return plan_.has_value(); }
+  /// The options with what the file says of batch, policy, optimizer, seed, threads, batches between drains and
+  /// profile, where no flag does.
+  Options completed(Options options) const;
+  /// Its machines, which no flag names; null where one does, or the file has none.
+  const ir::Cluster* machines(const Options& options) const;
+  /// Puts the assignment, and the schedule where the file has one, into the priced pipeline as they are. Errors: kUsage
+  /// for flags that leave the file's schedule nothing to decide; kBadPlan where it is of another model, or of other
+  /// options that number the nodes differently.
+  Status use(Pipeline& pipeline, const Options& options) const;
+  /// The status, its problems by of_file().
+  Status named(Status status) const;
+
+ private:
+  std::string path_;
+  std::optional<ir::Plan> plan_;
+};
+
+}  // namespace graphpipe::driver
