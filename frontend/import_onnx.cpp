@@ -171,7 +171,9 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   TensorSource tensors(path, scan.slots, request.spec.trusted_root.raw(), request.limits.weight_bytes);
   const BatchChoice batch = choose_batch(body, request);
   const bool from_torch = prepared.model.producer == "pytorch";
-  Lowering lowering(request, rules, tensors, batch.traced, from_torch);
+  const ExportSignature signature = read_signature(body.metadata);
+  Lowering lowering(request, rules, tensors, batch.traced, from_torch,
+                    [&](const std::string& name) { return scalar_trains(name, rules, signature, from_torch); });
   lowering.notes() = prepared.notes;
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
@@ -197,7 +199,6 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   Trimmed trimmed = drop_unused(lowering.graph(), lowering.param_origins());
   imported.graph = std::move(trimmed.graph);
   report_unused(body, imported.graph, imported.notes);
-  const ExportSignature signature = read_signature(body.metadata);
   imported.parameters = decide_parameters(imported.graph,
                                           {.rules = rules,
                                            .signature = signature,

@@ -6,6 +6,7 @@
 #include <onnx/shape_inference/implementation.h>
 #include <onnx/version_converter/convert.h>
 
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <new>
@@ -103,6 +104,32 @@ void spell_out_calls(Nodes& nodes, const FunctionDefaults& defaults) {
   }
 }
 
+/// A function whose body hands an attribute without a default on to a call leaves it, where it is not given, to that
+/// function's default: so that is its own.
+void hand_on_defaults(const pb::ModelProto& model, FunctionDefaults& defaults) {
+  const auto default_of = [&](const pb::NodeProto& call, const std::string& name) -> const pb::AttributeProto* {
+    const auto called = defaults.find({call.domain(), call.op_type(), call.overload()});
+    if (called == defaults.end()) return nullptr;
+    const auto found = std::ranges::find(called->second, name, &pb::AttributeProto::name);
+    return found == called->second.end() ? nullptr : &*found;
+  };
+  for (bool more = true; more;) {
+    more = false;
+    for (const pb::FunctionProto& function : model.functions()) {
+      auto& own = defaults[{function.domain(), function.name(), function.overload()}];
+      for (const pb::NodeProto& node : function.node())
+        for (const pb::AttributeProto& attribute : node.attribute()) {
+          const std::string& name = attribute.ref_attr_name();
+          const pb::AttributeProto* handed = name.empty() ? nullptr : default_of(node, attribute.name());
+          if (handed == nullptr || std::ranges::find(own, name, &pb::AttributeProto::name) != own.end()) continue;
+          own.push_back(*handed);
+          own.back().set_name(name);
+          more = true;
+        }
+    }
+  }
+}
+
 void spell_out_defaults_of_functions(pb::ModelProto& model) {
   FunctionDefaults defaults;
   for (const pb::FunctionProto& function : model.functions())
@@ -110,6 +137,7 @@ void spell_out_defaults_of_functions(pb::ModelProto& model) {
       defaults[{function.domain(), function.name(), function.overload()}] = {function.attribute_proto().begin(),
                                                                              function.attribute_proto().end()};
   if (defaults.empty()) return;
+  hand_on_defaults(model, defaults);
   spell_out_calls(*model.mutable_graph()->mutable_node(), defaults);
   for (pb::FunctionProto& function : *model.mutable_functions()) spell_out_calls(*function.mutable_node(), defaults);
 }
@@ -194,7 +222,7 @@ Status convert_opset(pb::ModelProto& model) {
         .code = Code::kUnsupportedOp,
         .message = text("cannot be converted from opset ", opset, " to ", ops::kInternalOpset, ": ", *thrown),
         .hint = text("export with opset_version=", ops::kInternalOpset)};
-  finish_conversion(model, opset);
+  GP_TRY_VOID(finish_conversion(model, opset));
   model.set_ir_version(10);  // the oldest IR version that knows the internal opset
   return Ok{};
 }

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "frontend/lower_selection.h"
-#include "frontend/parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -101,12 +100,12 @@ Status lower_arg(NodeContext& context) {
                                {"select_last_index", context.int_attribute("select_last_index", 0)}});
 }
 
-/// Whether a bound of a Clip is a value like others: computed, or an entry of a torch module's state, which may train.
-bool is_learned_bound(NodeContext& context, size_t i) {
+/// Whether a bound of a Clip is a value like others: computed, or trained.
+bool is_value(NodeContext& context, size_t i) {
   if (context.known(i) == nullptr) return true;
   const Binding& bound = context.input(i);
-  return bound.leaf && bound.origin == ParamOrigin::kInitializer && context.lowering().from_torch() &&
-         names_module_state(bound.name);
+  return bound.leaf && bound.origin == ParamOrigin::kInitializer && ir::is_floating(bound.type.dtype) &&
+         context.lowering().scalar_trains(bound.name);
 }
 
 /// Clip with constant bounds, where an open one is infinite; Max and Min for others, in the order that Clip has.
@@ -121,12 +120,15 @@ Status lower_clip(NodeContext& context) {
     if (!context.has_input(bound.input)) continue;
     if (ir::element_count(context.type(bound.input).shape) != ir::Dim::fixed(1))
       return context.problem(Code::kBadModel, text("its ", bound.words, " is no scalar"), "export again");
-    if (!is_learned_bound(context, bound.input)) {
+    if (!is_value(context, bound.input)) {
       GP_TRY(const std::vector<double> number, context.reals(bound.input, bound.words));
       attributes.set(bound.attribute, number[0]);
       continue;
     }
-    GP_TRY(const ir::ValueId limit, context.value(bound.input));
+    GP_TRY(ir::ValueId limit, context.value(bound.input));
+    if (context.rank(bound.input) > 0) {
+      GP_TRY(limit, context.emit_one("Reshape", {limit}, {{"shape", ir::Shape()}}));
+    }
     if (attributes.has("min")) {
       GP_TRY(value, context.emit_one("Clip", {value}, attributes));
       attributes = {};

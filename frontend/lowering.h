@@ -6,10 +6,12 @@
 // A node that fails is reported and its outputs are poisoned, so that one walk finds all problems and no problem is
 // reported through its consequences.
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "frontend/import_onnx.h"
@@ -71,8 +73,13 @@ bool has_shape(const Binding& binding);
 class Lowering {
  public:
   Lowering(const ImportRequest& request, const ParameterRules& rules, TensorSource& tensors, int64_t traced_batch,
-           bool from_torch)
-      : request_(request), rules_(rules), tensors_(tensors), traced_batch_(traced_batch), from_torch_(from_torch) {}
+           bool from_torch, std::function<bool(const std::string&)> scalar_trains)
+      : request_(request),
+        rules_(rules),
+        tensors_(tensors),
+        traced_batch_(traced_batch),
+        from_torch_(from_torch),
+        scalar_trains_(std::move(scalar_trains)) {}
 
   const ImportRequest& request() const { return request_; }
   /// The fixed batch that was re-bound, or 0.
@@ -83,6 +90,8 @@ class Lowering {
   std::string suspects(int64_t batch) const;
   /// The exporter follows PyTorch's conventions.
   bool from_torch() const { return from_torch_; }
+  /// Whether an initializer of this name trains wherever a scalar may (parameters.h).
+  bool scalar_trains(const std::string& name) const { return scalar_trains_(name); }
   ir::Graph& graph() { return graph_; }
   Diagnostics& problems() { return problems_; }
   Diagnostics& notes() { return notes_; }
@@ -145,6 +154,7 @@ class Lowering {
   TensorSource& tensors_;
   int64_t traced_batch_;
   bool from_torch_;
+  std::function<bool(const std::string&)> scalar_trains_;
   ir::Graph graph_;
   Diagnostics problems_, notes_;
   std::unordered_map<std::string, Binding> bindings_;

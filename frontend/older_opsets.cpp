@@ -2,12 +2,13 @@
 
 #include <onnx/onnx_pb.h>
 
-#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace graphpipe::frontend {
 namespace {
@@ -50,18 +51,22 @@ class Preparation {
   Preparation(pb::ModelProto& model, int64_t opset) : opset_(opset) {
     for_each_node(*model.mutable_graph(), [&](const pb::NodeProto& node) {
       read_.insert(node.input().begin(), node.input().end());
+      names_.insert(node.input().begin(), node.input().end());
       names_.insert(node.output().begin(), node.output().end());
     });
-    note_outputs(*model.mutable_graph());
+    note_edges(*model.mutable_graph());
     run(*model.mutable_graph(), {});
   }
 
  private:
-  void note_outputs(pb::GraphProto& graph) {
+  /// What graph and bodies take, hold and give.
+  void note_edges(pb::GraphProto& graph) {
+    for (const pb::ValueInfoProto& input : graph.input()) names_.insert(input.name());
+    for (const pb::TensorProto& tensor : graph.initializer()) names_.insert(tensor.name());
     for (const pb::ValueInfoProto& output : graph.output()) read_.insert(output.name());
     for (pb::NodeProto& node : *graph.mutable_node())
       for (pb::AttributeProto& attribute : *node.mutable_attribute())
-        if (attribute.has_g()) note_outputs(*attribute.mutable_g());
+        if (attribute.has_g()) note_edges(*attribute.mutable_g());
   }
 
   static void note_ranks(const google::protobuf::RepeatedPtrField<pb::ValueInfoProto>& infos, Ranks& ranks) {
@@ -94,7 +99,8 @@ class Preparation {
   void take(pb::NodeProto& node, pb::GraphProto& graph, const Ranks& ranks) {
     const bool is_softmax =
         is_standard(node, "Softmax") || is_standard(node, "LogSoftmax") || is_standard(node, "Hardmax");
-    if (opset_ < 13 && is_softmax && node.input_size() == 1 && node.output_size() == 1)
+    // Below 5 a Reshape has its shape as an attribute: those the converter does.
+    if (opset_ >= 5 && opset_ < 13 && is_softmax && node.input_size() == 1 && node.output_size() == 1)
       return take_softmax(node, graph, rank_of(node, 0, ranks));
     if (opset_ < 14 && is_standard(node, "BatchNormalization")) drop_saved_statistics(node);
     if (opset_ < 7 && is_standard(node, "PRelu"))
@@ -155,6 +161,53 @@ class Preparation {
   std::set<std::string> read_, names_;
 };
 
+/// Of constants, whether one is below 1 and whether one is above.
+struct Scale {
+  bool smaller = false, larger = false;
+};
+using Scales = std::map<std::string, Scale>;
+
+void note_constant(const std::string& name, const pb::TensorProto& tensor, Scales& scales) {
+  if (tensor.data_type() != pb::TensorProto::FLOAT || tensor.dims_size() != 1) return;
+  std::vector<float> numbers(tensor.float_data().begin(), tensor.float_data().end());
+  if (numbers.empty()) {
+    numbers.resize(tensor.raw_data().size() / sizeof(float));
+    std::memcpy(numbers.data(), tensor.raw_data().data(), numbers.size() * sizeof(float));
+  }
+  Scale& scale = scales[name];
+  for (const float number : numbers) {
+    scale.smaller = scale.smaller || number < 1;
+    scale.larger = scale.larger || number > 1;
+  }
+}
+
+void note_constants(pb::GraphProto& graph, Scales& scales) {
+  for (const pb::TensorProto& tensor : graph.initializer()) note_constant(tensor.name(), tensor, scales);
+  for (pb::NodeProto& node : *graph.mutable_node())
+    for (pb::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) note_constants(*attribute.mutable_g(), scales);
+      if (is_standard(node, "Constant") && attribute.has_t() && node.output_size() == 1)
+        note_constant(node.output(0), attribute.t(), scales);
+    }
+}
+
+Status scale_places(pb::NodeProto& node, const Scales& scales) {
+  const auto known = node.input_size() > 2 ? scales.find(node.input(2)) : scales.end();
+  const Scale scale = known == scales.end() ? Scale() : known->second;
+  const pb::AttributeProto* mode = find_attribute(node, "mode");
+  const bool is_nearest = mode == nullptr || mode->s() == "nearest";
+  if (is_nearest && scale.smaller && scale.larger)
+    return Diagnostic{.code = Code::kUnsupportedOp,
+                      .origin = ModelText(node.name().empty() ? node.output(0) : node.name()),
+                      .message =
+                          "takes the nearest neighbour, of a tensor that gets larger along one axis and smaller "
+                          "along another, in the way of opset 10",
+                      .hint = "export with opset_version=11 or later"};
+  set_string(node, "coordinate_transformation_mode", "asymmetric");
+  set_string(node, "nearest_mode", scale.smaller ? "ceil" : "floor");
+  return Ok{};
+}
+
 }  // namespace
 
 void for_each_node(pb::GraphProto& graph, const std::function<void(pb::NodeProto&)>& visit) {
@@ -169,15 +222,18 @@ void prepare_conversion(pb::ModelProto& model, int64_t opset) {
   if (opset < 14) Preparation(model, opset);
 }
 
-void finish_conversion(pb::ModelProto& model, int64_t opset) {
+Status finish_conversion(pb::ModelProto& model, int64_t opset) {
+  Scales scales;
+  if (opset <= 10) note_constants(*model.mutable_graph(), scales);
+  Diagnostics problems;
   for_each_node(*model.mutable_graph(), [&](pb::NodeProto& node) {
-    if (opset <= 10 && is_standard(node, "Resize")) {
-      set_string(node, "coordinate_transformation_mode", "asymmetric");
-      set_string(node, "nearest_mode", "floor");
-    }
+    if (opset <= 10 && is_standard(node, "Resize"))
+      if (Status scaled = scale_places(node, scales); !scaled) problems.push_back(scaled.problems().front());
     if (opset < 14 && is_standard(node, "BatchNormalization") && node.output_size() > 1)
       set_int(node, "training_mode", 1);
   });
+  if (!problems.empty()) return problems;
+  return Ok{};
 }
 
 }  // namespace graphpipe::frontend

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "support/result.h"
+
 namespace graphpipe_onnx {
 class GraphProto;
 class ModelProto;
@@ -18,9 +20,11 @@ namespace graphpipe::frontend {
 /// outputs 4 and 5, which nothing reads. Below 7, the slopes of a PRelu are those of axis 1. Needs: inferred shapes.
 void prepare_conversion(graphpipe_onnx::ModelProto& model, int64_t opset);
 
-/// Of a model that had this opset. Up to 10, Resize and Upsample scale places as they are and take the lower neighbour:
-/// the converter leaves the new defaults. Below 14, more than one output meant that a BatchNormalization trains.
-void finish_conversion(graphpipe_onnx::ModelProto& model, int64_t opset);
+/// Of a model that had this opset. Up to 10, Resize and Upsample scale places as they are, where the converter leaves
+/// the new defaults; the nearest neighbour is then the lower one, and the upper one where a tensor gets smaller (ONNX's
+/// test resize_downsample_nearest of opset 10). Below 14, more than one output meant that a BatchNormalization trains.
+/// Errors: kUnsupportedOp for a nearest neighbour along axes of which one gets larger and one smaller.
+Status finish_conversion(graphpipe_onnx::ModelProto& model, int64_t opset);
 
 /// The nodes of the graph and of the bodies in it, those of a body before the node that has it.
 void for_each_node(graphpipe_onnx::GraphProto& graph, const std::function<void(graphpipe_onnx::NodeProto&)>& visit);

@@ -109,8 +109,10 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
   if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};
   if (node.op == "Mul" && wide <= 1) return {Role::kScale, false, "Mul"};
-  // A temperature, or the power of a generalised mean.
-  if ((node.op == "Div" || node.op == "Pow") && input == 1 && wide == 0) return {Role::kScale, false, "Div"};
+  // A temperature, or a bound that is learned.
+  if (node.op == "Div" && input == 1 && wide == 0) return {Role::kScale, false, "Div"};
+  if ((node.op == "Max" || node.op == "Min") && wide == 0)
+    return {Role::kScale, false, node.op == "Max" ? "Max" : "Min"};
   if (node.op == "Concat" || node.op == "Expand") return {Role::kTable, false, "Concat"};
   return {Role::kConstant, false, {}};
 }
@@ -182,6 +184,13 @@ bool is_anonymous(const std::string& name) {
   return name.starts_with("val_") && name.find_first_not_of("0123456789", 4) == std::string::npos;
 }
 
+/// Whether an initializer of a torch file may be an entry of the module's state by its name: the exporter's own have a
+/// slash or a colon, or are numbers.
+bool names_module_state(const std::string& name) {
+  return !is_anonymous(name) && name.find_first_of("/:") == std::string::npos &&
+         name.find_first_not_of("0123456789") != std::string::npos;
+}
+
 class Decider {
  public:
   Decider(ir::Graph& graph, const ParameterContext& context, Diagnostics& notes)
@@ -198,7 +207,7 @@ class Decider {
   void report_missing();
   void report_unread();
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
-  bool is_named_scalar(const ir::Param& param, ParamOrigin origin) const;
+  bool may_be_state(const ir::Param& param, ParamOrigin origin) const;
   bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
   void by_rules(ParameterDecision& decision);
   bool only_looked_up(ir::ValueId value) const;
@@ -225,7 +234,7 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else if (use.role == Role::kConstant) {
     decision.reason = "read by no layer";
   } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
-    decision.trainable = is_named_scalar(param, origin);
+    decision.trainable = may_be_state(param, origin);
     decision.reason = decision.trainable ? "a scalar with a name of its own" : "a scalar";
   } else if (!use.certain && holds_mask_values(param.data, graph_.value(param.value).type.dtype, context_.model_path,
                                                context_.trusted_root)) {
@@ -240,7 +249,7 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
 
 /// torch writes numbers of the code as constants or under names with a slash or colon; an initializer with a plain name
 /// is an entry of the module's state, such as CLIP's logit scale.
-bool Decider::is_named_scalar(const ir::Param& param, ParamOrigin origin) const {
+bool Decider::may_be_state(const ir::Param& param, ParamOrigin origin) const {
   return context_.from_torch && origin == ParamOrigin::kInitializer && context_.signature.is_parameter.empty() &&
          names_module_state(param.name.raw());
 }
@@ -287,9 +296,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);
-  const bool may_be_state = context_.from_torch && context_.signature.is_parameter.empty() &&
-                            origin->second == ParamOrigin::kInitializer && names_module_state(param.name.raw());
-  if (may_be_state && !decision.trainable && decision.role == Role::kConstant &&
+  if (may_be_state(param, origin->second) && !decision.trainable && decision.role == Role::kConstant &&
       !context_.rules.trains(param.name.raw()))
     unread_.push_back(param.name);
   const auto listed = context_.signature.is_parameter.find(param.name.raw());
@@ -384,15 +391,19 @@ void Decider::report_unread() {
   notes_.push_back({.code = Code::kLostByExport,
                     .severity = Severity::kWarning,
                     .message = text(unread_.size(), unread_.size() == 1 ? " named tensor is" : " named tensors are",
-                                    " read by no layer, and not trained: ", names),
+                                    " read as no weight of a layer, and not trained: ", names),
                     .hint = "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or "
                             "export with dynamo=True, whose files say what is one"});
 }
 
 }  // namespace
 
-bool names_module_state(const std::string& name) {
-  return !is_anonymous(name) && name.find_first_of("/:") == std::string::npos;
+bool scalar_trains(const std::string& name, const ParameterRules& rules, const ExportSignature& signature,
+                   bool from_torch) {
+  if (const std::optional<bool> ruled = rules.trains(name)) return *ruled;
+  if (const auto listed = signature.is_parameter.find(name); listed != signature.is_parameter.end())
+    return listed->second;
+  return from_torch && signature.is_parameter.empty() && names_module_state(name);
 }
 
 std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const ParameterContext& context,

@@ -30,9 +30,10 @@ struct ParameterContext {
   std::string model_path, trusted_root;
 };
 
-/// Whether an initializer may be an entry of a torch module's state by its name: the exporter's own have a slash or a
-/// colon, those of its optimiser a number.
-bool names_module_state(const std::string& name);
+/// Whether a scalar initializer trains by its name alone: by a rule, by the exporter's signature or, where a torch file
+/// has none, as an entry of the module's state.
+bool scalar_trains(const std::string& name, const ParameterRules& rules, const ExportSignature& signature,
+                   bool from_torch);
 
 /// Sets kind, trainable and gradient_by_rows of every parameter and returns the list of decisions, in parameter order.
 /// Adds notes on ties, on lost names and on trainable tensors. Folded constants are not listed.

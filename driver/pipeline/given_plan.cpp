@@ -25,20 +25,6 @@ Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
   return Ok{};
 }
 
-// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads.
-Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
-  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
-  for (const ir::PlanNodeId node : priced.node_ids()) {
-    if (given.labels[node] == priced.nodes[node].label) continue;
-    return Diagnostic{.code = Code::kBadPlan,
-                      .origin = given.labels[node],
-                      .message = text("the plan calls node ", node.index(), " so, in the model it is ",
-                                      quoted(priced.nodes[node].label)),
-                      .hint = "correct the label, or leave all labels out"};
-  }
-  return Ok{};
-}
-
 // A plan with a schedule leaves a policy nothing to decide.
 Status check_order_flags(const ir::Plan& given, const Options& options) {
   if (!given.schedule) return Ok{};
@@ -67,6 +53,13 @@ void take_execution(ir::Plan& given, const Options& options) {
 
 }  // namespace
 
+Diagnostic other_profile(const std::string& path) {
+  return Diagnostic{.code = Code::kBadProfile,
+                    .origin = ModelText(path),
+                    .message = "the profile is not the one that the plan was priced with: its digest differs",
+                    .hint = "make the plan again with `graphpipe plan --profile`, or put the old profile back"};
+}
+
 Diagnostic other_model(const ir::Plan& plan) {
   return Diagnostic{.code = Code::kBadPlan,
                     .origin = plan.spec.path,
@@ -82,6 +75,19 @@ Status check_policy(const ir::Plan& plan, const std::string& path) {
                     .origin = ModelText(path),
                     .message = text("there is no policy ", quoted(ModelText(plan.policy))),
                     .hint = "correct the field policy: `graphpipe plan --help` lists the names at --policy"};
+}
+
+Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
+  if (given.labels.empty() || given.labels.size() != priced.nodes.size()) return Ok{};
+  for (const ir::PlanNodeId node : priced.node_ids()) {
+    if (given.labels[node] == priced.nodes[node].label) continue;
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .origin = given.labels[node],
+        .message = text("the plan calls node ", node.index(), " so, here it is ", quoted(priced.nodes[node].label)),
+        .hint = "give what the plan was made for, or correct the label, or leave all labels out"};
+  }
+  return Ok{};
 }
 
 Diagnostics of_file(Diagnostics problems, const std::string& path) {
@@ -109,9 +115,9 @@ Options GivenPlan::completed(Options options) const {
   if (is_free("--seed")) options.training.seed = plan_->seed;
   if (is_free("--threads")) options.training.threads = plan_->threads;
   // An order that was written by hand has no policy to order the stages anew.
-  if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != kOwnOrder)
-    options.plan.policy = plan_->policy;
-  if (is_free("--drain-every") && plan_->drain_every > 1 && !plan_->schedule)
+  if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != kOwnOrder) options.plan.policy = plan_->policy;
+  const bool is_its_policy = options.plan.policy == plan_->policy;
+  if (is_free("--drain-every") && is_its_policy && plan_->drain_every > 1 && !plan_->schedule)
     options.plan.order.drain_every = plan_->drain_every;
   if (is_free("--profile") && !plan_->profile.empty())
     options.plan.profile = linked_file(std::filesystem::path(path_).parent_path().string(), plan_->profile.raw());
@@ -134,6 +140,8 @@ Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
   GP_TRY_VOID(check_labels(given, pipeline.priced));
   pipeline.plan.planner = "manual";
   pipeline.plan.execution = pipeline.priced.execution = given.execution;
+  if (!options.given.contains("--profile") && pipeline.plan.profile_digest != given.profile_digest)
+    return other_profile(pipeline.plan.profile.raw());
   if (machines(options) != nullptr) pipeline.plan.cluster_digest = given.cluster_digest;
   pipeline.plan.assignment = std::move(given.assignment);
   if (given.schedule) pipeline.plan.policy = given.policy;

@@ -7,13 +7,18 @@
 
 namespace graphpipe::driver {
 
-/// kBadPlan: the model's digest is not the one in the plan.
+/// kBadPlan and kBadProfile: the digest of the model or of the profile is not the one in the plan.
 Diagnostic other_model(const ir::Plan& plan);
+Diagnostic other_profile(const std::string& path);
 
 /// Errors: kBadPlan for a policy that there is not.
 Status check_policy(const ir::Plan& plan, const std::string& path);
 /// The problems, of which those of no other place name the file.
 Diagnostics of_file(Diagnostics problems, const std::string& path);
+
+/// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads:
+/// kBadPlan.
+Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
 
 class GivenPlan {
  public:

@@ -63,12 +63,7 @@ Result<std::optional<ir::Profile>> profile_of(const ir::Plan& plan) {
   if (plan.profile.empty()) return std::optional<ir::Profile>();
   const std::string& path = plan.profile.raw();
   GP_TRY(const std::string digest, sha256_of_file(path));
-  if (digest != plan.profile_digest) {
-    return Diagnostic{.code = Code::kBadProfile,
-                      .origin = ModelText(path),
-                      .message = "the profile is not the one that the plan was priced with: its digest differs",
-                      .hint = "make the plan again with `graphpipe plan --profile`, or put the old profile back"};
-  }
+  if (digest != plan.profile_digest) return other_profile(path);
   GP_TRY(ir::Profile profile, files::read_profile(path));
   return std::optional<ir::Profile>(std::move(profile));
 }
@@ -181,17 +176,12 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
 // The order that the user wrote, with all that it leaves to the lowering.
 Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const scheduler::BuildOptions& options) {
   const std::string& path = pipeline.order.file;
-  const auto named = [&](Diagnostics problems) {
-    for (Diagnostic& problem : problems)
-      if (problem.origin.empty()) problem.origin = ModelText(path);
-    return problems;
-  };
   GP_TRY(const Orders orders, read_orders(path));
   auto order = compute_order(pipeline.stages, orders);
-  if (!order) return named(order.problems());
+  if (!order) return of_file(order.problems(), path);
   auto built =
       scheduler::lower_order(pipeline.stages, pipeline.plan.cluster, std::move(*order), options, {.synchronous = true});
-  if (!built) return named(built.problems());
+  if (!built) return of_file(built.problems(), path);
   return built;
 }
 

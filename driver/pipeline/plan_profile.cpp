@@ -12,6 +12,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/yardstick.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
@@ -96,14 +97,7 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
   if (entry != nullptr && entry->search != nullptr)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   GP_TRY(const ir::Plan manual, files::read_plan(options_.plan.plan));
-  const ir::PlanGraph& graph = profile_.graph;
-  for (const ir::PlanNodeId id : graph.node_ids())
-    if (manual.labels.size() == graph.nodes.size() && manual.labels[id] != graph.nodes[id].label)
-      return Diagnostic{.code = Code::kBadPlan,
-                        .origin = manual.labels[id],
-                        .message = text("the plan calls node ", id.index(), " so, in the profile it is ",
-                                        quoted(graph.nodes[id].label)),
-                        .hint = "give the profile that the plan was made for, or correct the label"};
+  GP_TRY_VOID(check_labels(manual, profile_.graph));
   if (manual.execution != profile_.graph.execution)
     return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
                  text("add --execute ", ir::execution_name(manual.execution)));
@@ -236,6 +230,7 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
 Result<Options> completed(Options options) {
   if (options.plan.plan.empty()) return options;
   GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
+  GP_TRY_VOID(check_policy(plan, options.plan.plan));
   if (!options.given.contains("--policy") && scheduler::find_policy(plan.policy) != nullptr)
     options.plan.policy = plan.policy;
   if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))

@@ -61,10 +61,9 @@ Status refuse_flags_of_models(const Options& options) {
   return Ok{};
 }
 
-Bytes memory_bytes(double bytes) {
-  constexpr double kMaxMemory = 1e15;  // what a cluster file may say
-  return Bytes(static_cast<int64_t>(std::min(std::round(bytes), kMaxMemory)));
-}
+constexpr double kMaxMemoryOfFile = 1e15;  // what a cluster file may say
+
+Bytes memory_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::min(std::round(bytes), kMaxMemoryOfFile))); }
 
 Result<ir::ImportedProfile> read_profile_file(const Options& options) {
   if (options.plan.profile.empty())
@@ -125,8 +124,12 @@ Status ProfileProblem::take_machine() {
                         .message = text("its devices exchange ", bandwidth, " bytes per second"),
                         .hint = "say it with --bandwidth, for example --bandwidth 1e9"};
     devices_ = static_cast<int>(options_.plan.devices);
-    if (devices_ <= 0)
-      devices_ = machines.empty() ? std::clamp(file.devices.value_or(1), 1, kMaxDevices) : machines.back();
+    if (devices_ <= 0) devices_ = machines.empty() ? file.devices.value_or(1) : machines.back();
+    if (devices_ < 1 || devices_ > kMaxDevices)
+      return Diagnostic{.code = Code::kBadProfile,
+                        .origin = ModelText(options_.plan.profile),
+                        .message = text("it is of ", devices_, " devices"),
+                        .hint = text("say how many with --devices, from 1 to ", kMaxDevices)};
     levels = {{.group = devices_, .latency = Seconds(0), .bandwidth = BytesPerSecond(bandwidth)}};
   }
   if (!machines.empty() && machines.back() != devices_)
@@ -141,6 +144,8 @@ Status ProfileProblem::take_machine() {
                    : foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
                                        : std::clamp(file.cpus.value_or(0), 0, kMaxDevices);
   double memory = kInfinity;
+  if (foreign.memory > kMaxMemoryOfFile)
+    return usage("--memory", text("a device has at most ", kMaxMemoryOfFile, " bytes"), "leave it out for no limit");
   if (foreign.memory > 0) memory = foreign.memory;
   else if (file.memory.value_or(0) > 0) memory = *file.memory;
   request_.limit_memory = std::isfinite(memory);
@@ -186,7 +191,7 @@ Status ProfileProblem::take_units() {
                    original.micro_batch > kMaxSamples))
     return usage("--micro-batch " + options_.plan.micro_batch, text("expected a number from 1 to ", kMaxSamples),
                  "for example --micro-batch 64");
-  int64_t micro_batches = std::clamp<int64_t>(profile_.defaults.micro_batches.value_or(kUnitsPerStep), 1, 1 << 20);
+  int64_t micro_batches = std::max<int64_t>(1, profile_.defaults.micro_batches.value_or(kUnitsPerStep));
   if (given > 0) micro_batches = given;
   else if (has_batch) micro_batches = std::max<int64_t>(1, original.batch / original.micro_batch);
   if (!has_batch && given > 0 && original.micro_batch <= kMaxSamples / given)

@@ -1,5 +1,6 @@
 // graphpipe schedule: a policy's order without a model, in the forms that people and other programs read.
 
+#include <algorithm>
 #include <iostream>
 
 #include "driver/cli/commands.h"
@@ -18,6 +19,25 @@ namespace {
 Result<std::string> csv_text(const StandaloneSchedule& standalone) {
   GP_TRY(const files::CsvSchedule csv, files::csv_of(standalone.graph, standalone.schedule, files::CsvLevel::kCompute));
   return files::print_schedule_csv(csv);
+}
+
+// A list of actions is read back as a chain of stages with micro-batches of one size.
+Diagnostics what_csv_lacks(const StandaloneSchedule& standalone) {
+  const ir::StageGraph& graph = standalone.graph;
+  const bool is_chain = graph.edges.size() + 1 == graph.stages.size();
+  const auto is_chained = [](const ir::StageEdge& edge) { return edge.to.index() == edge.from.index() + 1; };
+  const auto has_one_size = [&](const ir::Stage& stage) {
+    return stage.choice.micro_batch == graph.stages[ir::StageId(0u)].choice.micro_batch;
+  };
+  if (is_chain && std::ranges::all_of(graph.edges, is_chained) && std::ranges::all_of(graph.stages, has_one_size))
+    return {};
+  return {{.code = Code::kUsage,
+           .severity = Severity::kWarning,
+           .origin = ModelText("--format csv"),
+           .message =
+               "the file does not say which stages feed each other, nor the sizes of their micro-batches: `check` "
+               "reads it as a chain",
+           .hint = "for `check` write --format ir or proto"}};
 }
 
 // PyTorch joins neighbouring halves of a backward before it adds communication.
@@ -65,6 +85,7 @@ int run_schedule(const Options& options) {
   if (!standalone) return report_problems(options, "schedule", standalone.problems());
   const Result<std::string> form = form_of(*standalone, options);
   if (!form) return report_problems(options, "schedule", form.problems());
+  if (options.format == "csv" && !options.schedule.dag.empty()) report_notes(options, what_csv_lacks(*standalone));
   if (!options.output.empty()) {
     const Status written = files::write_file(options.output, *form);
     if (!written) return report_problems(options, "schedule", written.problems());

@@ -151,6 +151,7 @@ Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request) {
   const Stopwatch watch;
   PlanRequest equal = request;
   equal.micro_batch_per_stage = false;
+  equal.time_limit /= 2;
   Result<PlanAnswer> of_equal = EachSize(equal).run();
   NarrowedSearch search(with_time_left(request, watch));
   if (of_equal.ok()) search.add(std::move(*of_equal));

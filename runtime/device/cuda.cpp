@@ -91,7 +91,7 @@ class Cuda final : public Device {
   }
   int32_t gpu() const override { return device_.index(); }
   at::Tensor upload(const at::Tensor& host) const override {
-    // From other than pinned memory a copy waits for what is queued. What is larger is read once, when the run begins.
+    // From other than pinned memory a copy waits for what is queued. What has been pinned once stays so: it is scarce.
     constexpr size_t kLargestPinned = 64 << 20;
     if (!host.is_cpu() || host.nbytes() > kLargestPinned) return host.to(device_);
     return host.pin_memory().to(device_, /*non_blocking=*/true);

@@ -35,7 +35,7 @@ class Device {
   /// The number of the GPU on this host, or -1: the CPU.
   virtual int32_t gpu() const { return -1; }
   bool is_host() const { return gpu() < 0; }
-  /// The tensor on the device; itself where it is there already. Waits for nothing that is queued on the device.
+  /// The tensor on the device; itself where it is there already. Up to 64 MiB it waits for nothing that is queued.
   virtual at::Tensor upload(const at::Tensor& host) const = 0;
   /// A contiguous CPU tensor with the same elements; itself where it is one.
   virtual at::Tensor download(const at::Tensor& tensor) const = 0;

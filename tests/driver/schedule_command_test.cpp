@@ -243,6 +243,19 @@ TEST_CASE("lists without a number of slots are right, whichever slots their acti
   }
 }
 
+TEST_CASE("a CSV says where it lacks the edges or the sizes of a stage graph") {
+  const Folder folder;
+  for (const char* name : {"chain4", "diamond", "diamond_mixed_b"}) {
+    CAPTURE(name);
+    const std::string dag = folder.write("dag.json", recorded_dag(name).dump());
+    const Answer answer = ask({"schedule", "--dag", dag, "--format", "csv"});
+    CHECK(answer.code == 0);
+    CHECK(holds(answer.err, "reads it as a chain") == (std::string_view(name) != "chain4"));
+  }
+  const std::string apart = folder.write("dag.json", R"({"predecessors": [[], [], [1]], "batch": 4})");
+  CHECK(holds(ask({"schedule", "--dag", apart, "--format", "csv"}).err, "reads it as a chain"));
+}
+
 TEST_CASE("--dag takes stages with replicas that take turns") {
   const Folder folder;
   const std::string dag =

@@ -28,6 +28,33 @@ TEST_CASE("below opset 11, a Resize scales places as they are and takes the lowe
   }
 }
 
+TEST_CASE("below opset 11, the nearest neighbour of a smaller tensor is the upper one") {
+  const auto resized = [](int opset, const std::string& sizes, const std::string& attributes, const char* scales) {
+    return import_text(text(header(opset), "g (float[N,2,4,5] x) => (float[N,2,", sizes, "] y) <float[4] s = {", scales,
+                            "}> { y = Resize<mode = \"nearest\"", attributes,
+                            opset < 11 ? ">(x, s) }" : ">(x, , s) }"));
+  };
+  CHECK(nodes_of(resized(10, "2,3", "", "1, 1, 0.6, 0.6")) ==
+        nodes_of(resized(13, "2,3", ", coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"ceil\"",
+                         "1, 1, 0.6, 0.6")));
+  const auto mixed = resized(10, "8,3", "", "1, 1, 2, 0.6");
+  REQUIRE_FALSE(mixed.ok());
+  CHECK(reports(mixed.problems(), Code::kUnsupportedOp, "larger along one axis and smaller"));
+}
+
+TEST_CASE("opsets without the forms that these are written in are left to ONNX's converter") {
+  const std::string nodes =
+      nodes_of(import_text(header(4) + "g (float[2,4,6] x) => (float[2,4,6] y) { y = Softmax<axis = 1>(x) }"));
+  CHECK(contains(nodes, ": f32[B,24]"));
+}
+
+TEST_CASE("values that are made have names of their own") {
+  const auto imported = import_text(header(11) +
+                                    R"(g (float[N,4,6] x, float[N,4,6] "y/rows") => (float[N,4,6] y, float[N,4,6] z) {
+    y = Softmax<axis = 1>(x) z = Add(x, "y/rows") })");
+  CHECK(imported.ok());
+}
+
 TEST_CASE("below opset 13, Softmax and its like compute over all axes from theirs on") {
   for (const std::string op : {"Softmax", "LogSoftmax", "Hardmax"})
     for (const int axis : {1, 2}) {
@@ -76,6 +103,13 @@ TEST_CASE("what a call of a local function leaves out is what the function says"
     soft <axis: int = 1> (a) => (o) { o = Softmax<axis: int = @axis>(a) }
     <opset_import: ["" : 21, "own" : 1], domain: "own">
     outer (a) => (o) { o = own.soft(a) })");
+  const auto handed = import_text(R"(<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+    g (float[N,4,6] x) => (float[N,4,6] y) { y = own.outer(x) }
+    <opset_import: ["" : 21, "own" : 1], domain: "own">
+    outer <deep> (a) => (o) { o = own.soft<axis: int = @deep>(a) }
+    <opset_import: ["" : 21], domain: "own">
+    soft <axis: int = 1> (a) => (o) { o = Softmax<axis: int = @axis>(a) })");
+  CHECK(contains(nodes_of(handed), "Softmax(%0) {axis=1}"));
   const std::string nodes = nodes_of(imported);
   CHECK(contains(nodes, "Softmax(%0) {axis=1}"));
   CHECK(contains(nodes, "Softmax(%1) {axis=2}"));
@@ -109,11 +143,15 @@ TEST_CASE("a reduction over no axes squares or takes the logarithm all the same"
 
 TEST_CASE("a bound of Clip that may train, or is computed, is a value like others") {
   const auto clipped = [](const std::string& producer, const std::string& bound) {
-    return nodes_of(import_text(text("<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"", producer,
-                                     "\">\ng (float[N,3] x) => (float[N,3] y) <float zero = {0}, float ", bound,
-                                     " = {6}> { y = Clip(x, zero, ", bound, ") }")));
+    auto model = parse_onnx_text(text("<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"", producer,
+                                      "\">\ng (float[N,3] x) => (float[N,3] y) <float zero = {0}, float bound = {6}> {",
+                                      " y = Clip(x, zero, bound) }"));
+    model.mutable_graph()->mutable_initializer(1)->set_name(bound);
+    model.mutable_graph()->mutable_node(0)->set_input(2, bound);
+    return nodes_of(import_bytes(model.SerializeAsString()));
   };
   CHECK(contains(clipped("pytorch", "alpha"), "Min("));
+  CHECK(contains(clipped("pytorch", "317"), "Clip(%0) {max=6"));
   CHECK(contains(clipped("tf2onnx", "alpha"), "Clip(%0) {max=6"));
   CHECK(contains(clipped("pytorch", "val_3"), "max=6"));
   const std::string computed = nodes_of(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
