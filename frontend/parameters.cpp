@@ -389,7 +389,7 @@ void Decider::report_unread() {
   for (size_t i = 0; i < std::min(unread_.size(), kExamples); ++i) names += (i == 0 ? "" : ", ") + quoted(unread_[i]);
   if (unread_.size() > kExamples) names += ", ...";
   notes_.push_back({.code = Code::kLostByExport,
-                    .severity = Severity::kWarning,
+                    .severity = Severity::kNote,
                     .message = text(unread_.size(), unread_.size() == 1 ? " named tensor is" : " named tensors are",
                                     " read as no weight of a layer, and not trained: ", names),
                     .hint = "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or "
