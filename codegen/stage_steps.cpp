@@ -159,7 +159,8 @@ class StepCollector {
     for (size_t i = graph_.node_count(); i-- > 0;) {
       const NodeId id(i);
       const Node& node = graph_.node(id);
-      if ((node.phase != Phase::kForward && !helpers_.contains(id)) || !is_repeated(id)) continue;
+      const bool is_repeated_forward = node.phase == Phase::kForward && is_repeated(id);
+      if (!is_repeated_forward && !helpers_.contains(id)) continue;
       size_t position = kNever;
       for (ValueId output : node.outputs) position = std::min<size_t>(position, first_read[output]);
       if (position == kNever) continue;

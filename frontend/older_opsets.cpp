@@ -170,10 +170,9 @@ using Scales = std::map<std::string, Scale>;
 void note_constant(const std::string& name, const pb::TensorProto& tensor, Scales& scales) {
   if (tensor.data_type() != pb::TensorProto::FLOAT || tensor.dims_size() != 1) return;
   std::vector<float> numbers(tensor.float_data().begin(), tensor.float_data().end());
-  if (numbers.empty()) {
-    numbers.resize(tensor.raw_data().size() / sizeof(float));
-    std::memcpy(numbers.data(), tensor.raw_data().data(), numbers.size() * sizeof(float));
-  }
+  const std::string& raw = tensor.raw_data();
+  for (size_t at = 0; at + sizeof(float) <= raw.size(); at += sizeof(float))
+    std::memcpy(&numbers.emplace_back(), raw.data() + at, sizeof(float));
   Scale& scale = scales[name];
   for (const float number : numbers) {
     scale.smaller = scale.smaller || number < 1;

@@ -117,9 +117,10 @@ void Executor::run_action(const ResolvedAction& action) {
   run(action);
   if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
   if (meter_ != nullptr) meter_->end();
-  if (action.ends_item) read_losses();
-  if (action.ends_item)
+  if (action.ends_item) {
+    read_losses();
     for (at::Tensor& tensor : slot_of(action)) tensor.reset();
+  }
   note_end(action);
   channels_.progress();
   meanwhile();

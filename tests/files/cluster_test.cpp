@@ -80,6 +80,15 @@ TEST_CASE("impossible numbers, wrong units and bad groups are refused with the p
   CHECK(empty.problems()[0].message.find("devices: is empty") == 0);
 }
 
+TEST_CASE("of a thousand impossible devices the first problems are told") {
+  std::string devices = "{}";
+  for (int i = 1; i < 1000; ++i) devices += ", {}";
+  const auto refused = parse_cluster(R"({"schema": "graphpipe.cluster/1", "devices": [)" + devices + "]}");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems().size() == kMaxProblems);
+  CHECK(refused.problems().front().message.starts_with("devices[0]."));
+}
+
 TEST_CASE("the last level must join all devices") {
   std::string three = cluster_text("\"devices\": [",
                                    "\"devices\": [{\"memory_bytes\": 1, \"flops_per_second\": 1, "
