@@ -1,6 +1,6 @@
 #pragma once
-// How the runtime gives up: a RunError carries the diagnostics up to the program's main, which is the one place that
-// catches (it catches LibTorch's exceptions too). It never leaves this folder.
+// How the runtime reports a fatal error: a RunError carries the diagnostics up to the program's main, the only place
+// that catches (it catches LibTorch's exceptions too). It never leaves this folder.
 
 #include <exception>
 #include <string>
@@ -20,7 +20,7 @@ class RunError : public std::exception {
     what_ = (first.origin.empty() ? "" : quoted(first.origin) + ": ") + first.message;
   }
   const Diagnostics& diagnostics() const { return diagnostics_; }
-  /// The first one: what the program ends with.
+  /// The first one: it decides how the program ends.
   const Diagnostic& diagnostic() const { return diagnostics_.front(); }
   /// The first one without its hint: what other ranks quote.
   const char* what() const noexcept override { return what_.c_str(); }
@@ -30,8 +30,8 @@ class RunError : public std::exception {
   std::string what_;
 };
 
-/// An error that every rank meets by itself, such as the loss of what feeds all of them: rank 0 reports it, for the
-/// others it is a note.
+/// An error that every rank encounters independently, such as the loss of the feeder: rank 0 reports it, on the others
+/// it is a note.
 class SharedRunError : public RunError {
  public:
   using RunError::RunError;
@@ -45,7 +45,7 @@ class SharedRunError : public RunError {
                             .hint = std::move(hint)});
 }
 
-/// The value of what support/ and wire/ return, or its problems thrown.
+/// The value of a Result from support/ or wire/; throws its problems if it has none.
 template <typename T>
 T value_or_throw(Result<T> result) {
   if (!result.ok()) throw RunError(result.problems());

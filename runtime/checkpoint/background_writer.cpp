@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kNiceness = 10;
 
-// Linux keeps a niceness per thread: on a machine without a core to spare, training goes first.
+// Linux keeps a niceness per thread: on a machine without a spare core, training takes precedence.
 void give_way() { setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNiceness); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// One job at a time in a thread of its own, for what goes to the disk beside training.
+// Runs one job at a time in a thread of its own: disk writes that overlap with training.
 
 #include <atomic>
 #include <exception>
@@ -19,7 +19,7 @@ class BackgroundWriter {
   bool is_idle() const { return !running_.load(std::memory_order_acquire); }
   /// Needs: is_idle().
   void start(std::function<void()> job);
-  /// Throws what the last job threw, once.
+  /// Rethrows what the last job threw, once.
   void rethrow();
 
  private:

@@ -31,7 +31,7 @@ constexpr std::string_view kWriting = ".writing-", kRemoving = ".removing-";
 void flush_folder(const std::string& path) {
   const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) cannot(path, "open the folder", std::strerror(errno));
-  // Some file systems have nothing to flush for a folder.
+  // Some file systems cannot flush a folder.
   if (::fsync(folder.get()) != 0 && errno != EINVAL) cannot(path, "flush the folder", std::strerror(errno));
 }
 
@@ -49,7 +49,7 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
-// Parts of what an earlier run has begun; the mark's own temporary file among them.
+// What an interrupted run left behind: unfinished checkpoints, and the mark's temporary file.
 bool is_leftover(const std::string& name) {
   return name.starts_with(kWriting) || name.starts_with(kRemoving) ||
          (name.starts_with(wire::kCheckpointsMark) && name != wire::kCheckpointsMark);
@@ -63,7 +63,7 @@ void remove_tree(const std::string& path) {
 
 std::string mark_text(const std::string& model) { return "graphpipe-checkpoints 1\nmodel " + model + "\n"; }
 
-// Absent where there is no mark.
+// Absent if there is no mark.
 std::optional<std::string> read_mark(const std::string& path) {
   const std::string file = path + "/" + std::string(wire::kCheckpointsMark);
   if (::access(file.c_str(), F_OK) != 0) return std::nullopt;
@@ -90,7 +90,7 @@ void check_owner(const std::string& path, const std::string& model, bool may_hol
              "name a new folder, or an empty one");
 }
 
-// Taken from the folder itself, so that no file tells of it.
+// Locks the folder itself, so that no lock file is needed.
 Descriptor take_lock(const std::string& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) cannot(path, "open the folder", std::strerror(errno));
@@ -110,7 +110,7 @@ void check_files(const std::string& folder, const wire::CheckpointRecord& record
   }
 }
 
-/// Ranks on other hosts may have written theirs into a folder of the same name that is not this one.
+/// Ranks on other hosts may have written their files into a different folder of the same name.
 void expect_files(const std::string& folder, const wire::CheckpointRecord& record) {
   for (const wire::ManifestEntry& file : record.files) {
     std::error_code error;
@@ -155,7 +155,7 @@ void CheckpointFolder::commit(const wire::CheckpointRecord& record, const std::s
     rename_folder(path_ + "/" + name, aside);
     remove_tree(aside);
   };
-  // One of this step that is there was found damaged, or the run would have gone on from it.
+  // A checkpoint of this step that already exists was found damaged, or the run would have resumed from it.
   const std::vector<int64_t> before = checkpoint_steps(path_);
   if (std::ranges::find(before, record.step) != before.end()) retire(record.step);
   rename_folder(unfinished, path_ + "/" + wire::checkpoint_name(record.step));

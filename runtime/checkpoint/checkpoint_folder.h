@@ -1,7 +1,7 @@
 #pragma once
-// The folder that takes a run's checkpoints, on disk (wire/checkpoint.h). Rank 0 alone commits to it; the other ranks
-// only write files into the folder of one that is not committed. A checkpoint is whole or absent: its files, its record
-// and its folder have reached the disk before the folder takes its name.
+// The folder that holds a run's checkpoints on disk (wire/checkpoint.h). Only rank 0 commits to it; the other ranks
+// write files into the folder of a checkpoint that is not committed yet. A checkpoint is complete or absent: its files,
+// its record and its folder have reached the disk before the folder takes its final name.
 
 #include <optional>
 #include <string>
@@ -15,13 +15,13 @@ namespace graphpipe::runtime {
 
 class CheckpointFolder {
  public:
-  /// Makes the folder, or takes over one with this mark, whose unfinished checkpoints it removes. One process at a time
-  /// holds a folder, until it ends. Throws RunError: kUsage where the folder is not ours, of another model, or holds
-  /// checkpoints although `may_hold_some` is not set; kEnvironment.
+  /// Creates the folder, or takes over one with this mark and removes its unfinished checkpoints. Only one process at a
+  /// time holds a folder, until it ends. Throws RunError: kUsage if the folder is not ours, belongs to another model,
+  /// or holds checkpoints although `may_hold_some` is not set; kEnvironment.
   CheckpointFolder(const std::string& path, const std::string& model, bool may_hold_some);
 
-  /// Gives the checkpoint that lies in unfinished_checkpoint(path, record.step, token) its name, and removes all but
-  /// the last `keep`. On the disk when it returns. Throws RunError (kEnvironment).
+  /// Gives the checkpoint in unfinished_checkpoint(path, record.step, token) its final name, and removes all but the
+  /// last `keep`. Everything is on disk when it returns. Throws RunError (kEnvironment).
   void commit(const wire::CheckpointRecord& record, const std::string& token, int64_t keep);
 
  private:
@@ -29,10 +29,11 @@ class CheckpointFolder {
   Descriptor lock_;
 };
 
-/// Where the files of a checkpoint lie until it is committed. The token is of one run: two never share a folder.
+/// Where the files of a checkpoint lie until it is committed. The token identifies one run: two runs never share a
+/// folder.
 std::string unfinished_checkpoint(const std::string& path, int64_t step, const std::string& token);
 
-/// The steps of the checkpoints in a folder, ascending; empty where there is no such folder.
+/// The steps of the checkpoints in a folder, ascending; empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& path);
 
 /// The record of one checkpoint. Throws RunError (kMalformedFile, kUnreadableFile).
@@ -42,8 +43,8 @@ struct FoundCheckpoint {
   std::string path;
   wire::CheckpointRecord record;
 };
-/// The last checkpoint of the folder whose record and files are whole, looked at byte by byte. Later ones that are not
-/// are told in `problems`. Absent where there is none.
+/// The last checkpoint of the folder whose record and files are intact, verified byte by byte. Later, damaged ones are
+/// reported in `problems`. Absent if there is none.
 std::optional<FoundCheckpoint> find_last_checkpoint(const std::string& path, Diagnostics& problems);
 
 }  // namespace graphpipe::runtime

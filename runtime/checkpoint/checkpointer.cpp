@@ -19,7 +19,7 @@ namespace graphpipe::runtime {
 namespace {
 
 std::vector<wire::ManifestEntry> write_shards(const std::string& folder, const std::vector<Shard>& shards) {
-  // Whichever rank comes first makes it.
+  // The first rank to get here creates it.
   if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
     throw RunError(Diagnostic{.code = Code::kEnvironment,
                               .origin = ModelText(folder),
@@ -35,8 +35,8 @@ std::vector<wire::ManifestEntry> write_shards(const std::string& folder, const s
 
 using Bytes = std::vector<std::byte>;
 
-// What a rank tells rank 0 once the files of checkpoints are on its disk: "written STEP", and the files as the record
-// has them, of each; then the digests of its copies of parameters, of each.
+// What a rank reports to rank 0 once the files of checkpoints are on its disk: for each, "written STEP" and the files
+// as they appear in the record; then, for each, the digests of its copies of parameters.
 constexpr std::string_view kWritten = "written ", kFile = "file ";
 
 using FilesByStep = std::map<int64_t, std::vector<wire::ManifestEntry>>;
@@ -89,7 +89,7 @@ Request Checkpointer::after_step(const StepFacts& facts) {
 }
 
 void Checkpointer::take(int64_t step) {
-  // The copy before is still being written where checkpoints come faster than the disk takes them.
+  // The previous copy is still being written if checkpoints are requested faster than the disk can write them.
   setup_.wait([&] { return writer_.is_idle(); });
   note_written();
   being_written_ = step;
@@ -143,7 +143,7 @@ void Checkpointer::note_told(std::span<const std::vector<std::byte>> of_ranks) {
   }
 }
 
-// Begins to commit the oldest checkpoint where all ranks have written it. Returns whether it has begun.
+// Starts to commit the oldest checkpoint if all ranks have written it. Returns whether it did.
 bool Checkpointer::commit_next() {
   if (!committer_.is_idle()) return false;
   committer_.rethrow();

@@ -1,8 +1,8 @@
 #pragma once
-// Takes the checkpoints of a rank. At the end of a step that is due it copies the rank's state; a thread writes the
-// copy while training goes on, and rank 0 commits the checkpoint once all ranks have told, with the losses of a later
-// step, that their files are on the disk. Copies of one parameter are compared before: where they have parted, the run
-// ends and the checkpoint is none.
+// Writes the checkpoints of a rank. At the end of a step that is due it copies the rank's state; a thread writes the
+// copy while training continues, and rank 0 commits the checkpoint once all ranks have reported, together with the
+// losses of a later step, that their files are on disk. Copies of one parameter are compared first: if they differ, the
+// run ends and the checkpoint is discarded.
 
 #include <chrono>
 #include <functional>
@@ -23,18 +23,18 @@ namespace graphpipe::runtime {
 
 struct CheckpointSetup {
   wire::CheckpointOptions options;
-  /// All but the step and the files; its losses are those before the first step.
+  /// Everything but the step and the files; its losses are those before the first step.
   wire::CheckpointRecord record;
-  /// The same on all ranks of the run, and of no other run.
+  /// The same on all ranks of the run, and different for every run.
   std::string token;
   /// Rank 0's; null elsewhere.
   std::unique_ptr<CheckpointFolder> folder;
   int32_t ranks = 1;
-  /// The rank's state, as it is now.
+  /// The rank's current state.
   std::function<std::vector<Shard>()> state;
   /// What check_copies() reads of such shards.
   std::function<std::vector<std::byte>(const std::vector<Shard>&)> digest;
-  /// Returns once the condition holds; the other ranks must see meanwhile that this one lives.
+  /// Returns once the condition holds; meanwhile the other ranks must see that this one is alive.
   std::function<void(const std::function<bool()>& ready)> wait;
   /// On rank 0 the bytes of all ranks in order; elsewhere nothing.
   std::function<std::vector<std::vector<std::byte>>(std::vector<std::byte> own)> collect;
@@ -54,7 +54,7 @@ class Checkpointer : public StepObserver {
 
  private:
   using Files = std::vector<wire::ManifestEntry>;
-  /// What a rank has written of a checkpoint: files, and the digests of its copies of parameters.
+  /// What a rank has written for a checkpoint: files, and the digests of its copies of parameters.
   struct Written {
     Files files;
     std::vector<std::byte> copies;
@@ -68,11 +68,11 @@ class Checkpointer : public StepObserver {
 
   CheckpointSetup setup_;
   ShardCopies copies_;
-  int64_t being_written_ = -1;         // the step of the checkpoint whose files the writer has; -1: none
+  int64_t being_written_ = -1;         // the step of the checkpoint that the writer is working on; -1: none
   Written written_;                    // what its job has written
-  std::map<int64_t, Written> outbox_;  // what rank 0 is still to be told
+  std::map<int64_t, Written> outbox_;  // not yet reported to rank 0
   std::map<int64_t, std::map<size_t, Written>> uncommitted_;  // on rank 0: by step and rank
-  LossLimit losses_;                                          // here and below: on rank 0
+  LossLimit losses_;                                          // this and the next: rank 0 only
   std::map<int64_t, std::vector<double>> losses_at_;          // of checkpoints that are not committed
   BackgroundWriter writer_, committer_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();

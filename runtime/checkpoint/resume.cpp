@@ -22,7 +22,7 @@ constexpr size_t kDigestDigits = 64;
 
 std::string digest_of(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
-// Arrays, and ONNX's test data in their folders.
+// Arrays, and the folders of ONNX test data.
 std::vector<fs::path> data_files(const std::string& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -58,7 +58,7 @@ void check_same_training(const FoundCheckpoint& found, const wire::CheckpointRec
                   text("compile with --optimizer ", Terminal::encode_text(record.optimizer).str(),
                        ", or start anew from its weights"));
   if (accept_changes) return;
-  // What a feeder calls its data is known once it answers: CheckpointSession::name_fed_data().
+  // The feeder names its data only once it answers: CheckpointSession::name_fed_data().
   const char* hint = "run with what it was written with, or say --resume-changed";
   if (record.seed != run.seed)
     refuse_resume(path, text("the checkpoint's run had --seed ", record.seed, ", this one has ", run.seed), hint);
@@ -96,7 +96,7 @@ wire::CheckpointRecord record_of_run(const PlanTable& plan, const wire::RunOptio
   for (const wire::RunFlag& flag : wire::run_flags()) {
     const std::string value = flag.write(options);
     if (!flag.kept_on_resume || value == flag.write(defaults)) continue;
-    // A flag that is given several times writes a line for each.
+    // A flag that is given several times writes one line per occurrence.
     for (const std::string_view word : split(value, "\n"))
       if (std::pair entry(std::string(flag.name), std::string(word));
           !flag.repeats || std::ranges::find(record.flags, entry) == record.flags.end())

@@ -14,7 +14,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Names the unfinished checkpoints of one run: an earlier run's ranks may be about to end.
+// Names the unfinished checkpoints of one run: ranks of an earlier run may still be shutting down.
 std::string random_token() {
   std::array<unsigned char, 8> random{};
   if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
@@ -42,7 +42,7 @@ CheckpointSession::CheckpointSession(Rank rank) : rank_(std::move(rank)) {
             .digest = [this](const std::vector<Shard>& shards) { return digest_shards(rank_.plan, shards); }};
   if (rank_.rank == 0) setup_.record = record_of_run(rank_.plan, rank_.options, rank_.folder);
   if (!options.folder.empty()) {
-    // The folder first: nobody else changes it from then on.
+    // Take the folder first: nobody else changes it from then on.
     if (rank_.rank == 0)
       setup_.folder = std::make_unique<CheckpointFolder>(options.folder, setup_.record.model,
                                                          is_same_file(options.folder, options.resume));

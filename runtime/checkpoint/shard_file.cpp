@@ -14,7 +14,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Gathers small pieces: a state has hundreds of them.
+/// Collects small pieces into larger writes: a state has hundreds of them.
 class ShardFile {
  public:
   explicit ShardFile(const std::string& path)

@@ -23,7 +23,7 @@ std::vector<std::string> paths_with_end(const std::string& folder, const wire::C
   return paths;
 }
 
-// Copies of shared weights are equal: the first of their stages keeps them for all.
+// Copies of shared weights are equal: the first of their stages saves them for all.
 bool is_kept_elsewhere(const PlanTable& plan, const StageState& state, const std::string& name) {
   for (const ParamRow& row : state.entry->params) {
     if (name != row.name) continue;
@@ -48,7 +48,7 @@ std::vector<NamedTensor> buffers_of(const StageState& state, const Device& devic
   return out;
 }
 
-// Trained parameters of this state that lie in the file of another one.
+// Trained parameters of this state that another state's file holds.
 std::vector<NamedTensor> other_copies(const PlanTable& plan, const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
   for (const size_t index : state.trainable) {
@@ -152,7 +152,7 @@ void CheckpointTensors::restore_weight(StageState& state, size_t index, bool sam
   at::Tensor& weight = state.weights[index];
   if (place->type != weight.scalar_type() || weight.sizes() != at::IntArrayRef(place->dims))
     misfit(folder_, row.name, "has another type or shape than the model's");
-  // A fresh tensor: what is frozen may be the mapping of the folder's own weights.
+  // A fresh tensor: a frozen weight may be the mapping of the folder's own weights.
   weight = device.upload(file->view(*place).clone());
 }
 

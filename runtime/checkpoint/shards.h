@@ -1,6 +1,6 @@
 #pragma once
-// What a rank keeps of its stages in a checkpoint, and what it takes from one. Tensors go by the names of their
-// parameters, so that another plan of the same model finds them whatever its stages are.
+// What a rank saves of its stages in a checkpoint, and what it restores from one. Tensors are stored under the names of
+// their parameters, so that another plan of the same model finds them whatever its stages are.
 
 #include <map>
 #include <string>
@@ -11,23 +11,24 @@
 
 namespace graphpipe::runtime {
 
-/// A file of a checkpoint and its tensors.
+/// One file of a checkpoint and its tensors.
 struct Shard {
-  /// Empty: parameters that another shard's file has already. They are compared with it (check_copies.h), not written.
+  /// Empty: parameters that another shard's file already holds. They are compared with it (check_copies.h), not
+  /// written.
   std::string file;
   std::vector<NamedTensor> tensors;
-  /// Whose they are. Only what no step changes may be read later.
+  /// The state they belong to. Only what no step changes may be read later.
   const StageState* state = nullptr;
 };
 
-/// The files that hold this state: of replica 0 its parameters, running statistics and optimizer state, but what shared
-/// weights have in an earlier stage; of other replicas their running statistics, which are their own; and the other
-/// copies of trained parameters. On the CPU, and there the state itself: a step changes it.
+/// The files that hold this state: for replica 0 its parameters, running statistics and optimizer state, except those
+/// of shared weights that an earlier stage holds; for other replicas their own running statistics; and the other copies
+/// of trained parameters. Tensors on the CPU, and if the stage is there, the state itself: a step changes it.
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device);
-/// What check_copies() reads of the parameters among them.
+/// The digests of the parameters among them, as check_copies() reads them.
 std::vector<std::byte> digest_shards(const PlanTable& plan, const std::vector<Shard>& shards);
 
-/// Copies of shards that stay as they are while training goes on. Their memory is used again.
+/// Copies of shards that do not change while training continues. Their memory is reused.
 class ShardCopies {
  public:
   void take(const std::vector<Shard>& shards);
@@ -43,9 +44,9 @@ class CheckpointTensors {
   /// Throws RunError (kMalformedFile).
   CheckpointTensors(const std::string& folder, const wire::CheckpointRecord& record);
 
-  /// Gives the state what the checkpoint has for it. `same_plan`: the running statistics of each replica are those of
-  /// the replica; under another plan all have those of the first. Throws RunError (kMalformedFile) where a parameter is
-  /// missing or has another type or shape, or only a part of its optimizer state is there.
+  /// Restores the state from the checkpoint. `same_plan`: each replica gets its own running statistics; under another
+  /// plan all get those of the first. Throws RunError (kMalformedFile) if a parameter is missing or has another type or
+  /// shape, or if only part of its optimizer state is present.
   void restore(StageState& state, bool same_plan, const Device& device) const;
 
  private:

@@ -16,7 +16,7 @@ int64_t elements_of(const StageEntry& entry, size_t parameter) {
   return bytes_of(tensor, 1) / element_size(tensor.type);
 }
 
-// Parameters that share a bucket are copied into it, so none of them is cut.
+// Parameters that share a bucket are copied into it, so none of them is split.
 bool holds_whole_parameters(const StageEntry& entry, const Bucket& bucket) {
   return bucket.parts.front().count == elements_of(entry, bucket.parts.front().parameter);
 }
@@ -51,7 +51,7 @@ ElementRange chunk_of(const Bucket& bucket, int32_t chunk, int32_t chunks) {
 
 std::vector<int32_t> ring_of(const PlanTable& plan, int32_t stage) {
   std::vector<int32_t> ranks(static_cast<size_t>(plan.stages[static_cast<size_t>(stage)].replicas));
-  if (ranks.size() == 1) return {0};  // wherever it lies
+  if (ranks.size() == 1) return {0};  // whichever device it is on
   for (size_t replica = 0; replica < ranks.size(); ++replica)
     ranks[replica] = device_of(plan, stage, static_cast<int32_t>(replica));
   return wire::ring_order(ranks);

@@ -14,7 +14,7 @@ namespace {
 ChannelKey up(int32_t device) { return {ChannelKind::kGather, 0, device, 0}; }
 ChannelKey down(int32_t device) { return {ChannelKind::kTotal, 0, 0, device}; }
 
-// A tensor's name, type and dims; its bytes follow in a message of their own.
+// A tensor's name, type and dims; its bytes follow in a separate message.
 std::vector<std::byte> label_of(const NamedTensor& named) {
   std::vector<int64_t> words = {static_cast<int64_t>(named.tensor.scalar_type()),
                                 static_cast<int64_t>(named.name.size())};

@@ -1,6 +1,6 @@
 #pragma once
-// What all ranks tell rank 0, and what it tells them all: losses, norms, peaks, parameters to save. Blocking, in the
-// same order on all ranks.
+// Gather to rank 0 and broadcast from rank 0: losses, norms, peaks, parameters to save. Blocking; all ranks call them
+// in the same order.
 
 #include <algorithm>
 #include <deque>
@@ -20,19 +20,19 @@ struct PendingBroadcast {
 
 class Gather {
  public:
-  /// `meanwhile` runs while it waits: what other ranks may need to get here.
+  /// `meanwhile` runs while it waits: other ranks may need that work to get here.
   Gather(Channels& channels, int32_t devices, std::function<void()> meanwhile)
       : channels_(channels), devices_(devices), meanwhile_(std::move(meanwhile)) {}
 
-  /// On rank 0 the bytes of all ranks in order, its own first; elsewhere nothing.
+  /// On rank 0 the bytes of all ranks in rank order; elsewhere nothing.
   std::vector<std::vector<std::byte>> collect(std::vector<std::byte> own);
   /// Rank 0's bytes, on all ranks.
   std::vector<std::byte> broadcast(std::vector<std::byte> own);
-  /// The same in two parts: between them the ranks work on. Broadcasts arrive in the order in which they begin.
+  /// A broadcast in two parts: the ranks compute in between. Broadcasts arrive in the order in which they begin.
   void begin_broadcast(PendingBroadcast& pending, std::vector<std::byte> own);
   std::vector<std::byte> end_broadcast(PendingBroadcast& pending);
 
-  /// On rank 0 the tensors of all ranks sorted by name, each name once (the lowest rank's); elsewhere nothing.
+  /// On rank 0 the tensors of all ranks sorted by name, each name once (from the lowest rank); elsewhere nothing.
   std::vector<NamedTensor> collect_tensors(const std::vector<NamedTensor>& own);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 int32_t replicas_of(const PlanTable& plan, int32_t stage) { return plan.stages[static_cast<size_t>(stage)].replicas; }
 
-// The number of the placement's row: tells ends apart that lie on one device.
+// The index of the placement's row: distinguishes ends that lie on one device.
 int32_t place_of(const PlanTable& plan, int32_t stage, int32_t replica) {
   const auto found = std::ranges::find_if(
       plan.placement, [&](const PlacementRow& row) { return row.stage == stage && row.replica == replica; });
@@ -83,7 +83,7 @@ void Reduction::begin(int64_t step) {
   advance();
 }
 
-// A cut parameter's bucket is a part of its gradient; whole parameters move into their bucket.
+// The bucket of a split parameter is a slice of its gradient; whole parameters are copied into their bucket.
 at::Tensor Reduction::bucket_value(const Bucket& bucket) {
   const BucketPart& front = bucket.parts.front();
   if (bucket.parts.size() == 1) return (*gradients_)[front.parameter].view(-1).narrow(0, front.first, front.count);

@@ -1,11 +1,11 @@
 #pragma once
-// The sum of a stage's weight gradients over its replicas, and then over the copies of shared groups in other stages:
-// one fixed order, so that all copies get the same bits. It runs beside the compute: begin() posts what can be posted,
-// advance() goes on as messages come.
+// The sum of a stage's weight gradients over its replicas, and then over the copies of shared groups in other stages,
+// in one fixed order, so that all copies get the same bits. It overlaps with compute: begin() posts what can be posted,
+// advance() makes progress as messages arrive.
 //
-// Replicas sum round a ring (ring_all_reduce.h), in the order of buckets.h. The stages of a shared group then send
-// their sums to each other, each to all, and add them in ascending order of stages: a replica gets those of another
-// stage from its replica of the same number, modulo how many that one has.
+// Replicas are summed around a ring (ring_all_reduce.h), in the order of buckets.h. The stages of a shared group then
+// exchange their sums, all to all, and add them in ascending order of stages: replica r gets the sum of another stage
+// from that stage's replica r modulo its number of replicas.
 
 #include <deque>
 
@@ -23,27 +23,27 @@ struct ShareLink {
   int32_t stage = -1;  // the other one
   bool is_send = false;
 };
-/// The messages of the group at this replica of the stage, by ascending other stage.
+/// The messages of the group at this replica of the stage, ascending by the other stage.
 std::vector<ShareLink> share_links(const PlanTable& plan, const GroupRow& group, int32_t stage, int32_t replica);
 
 class Reduction {
  public:
-  /// `update`: the samples whose gradients it sums. `earlier`: the reduction of the same stage and replica before it,
-  /// or null; must outlive this one. Messages of a ring follow each other in the order of the updates.
+  /// `update`: the samples whose gradients it sums. `earlier`: the previous reduction of the same stage and replica, or
+  /// null; must outlive this one. Messages of a ring are sent in the order of the updates.
   Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
             wire::SampleRange update, const Reduction* earlier);
 
-  /// Starts the reduction of this step's gradients of the update; completes them first. A second call in a step does
-  /// nothing. Where several updates of a stage are under way, they began in ascending order on all its replicas.
+  /// Starts the reduction of this step's gradients of the update, after completing them. A second call in a step does
+  /// nothing. If several updates of a stage are in flight, they must have begun in ascending order on all its replicas.
   void begin(int64_t step);
-  /// Adds what has come and posts what follows. Returns whether the reduction went on.
+  /// Adds what has arrived and posts what follows. Returns whether there was any progress.
   bool advance();
-  /// Whether the gradients are final and nothing of them is under way.
+  /// Whether the gradients are final and no message is in flight.
   bool finished() const { return phase_ == Phase::kIdle || phase_ == Phase::kDone; }
   bool begun() const { return phase_ != Phase::kIdle; }
   /// The rank whose message it waits for, or -1.
   int32_t waits_for() const;
-  /// Makes ready for the next step.
+  /// Prepares for the next step.
   void reset();
 
  private:
@@ -76,8 +76,8 @@ class Reduction {
   std::vector<Shared> shared_;                    // by ascending group
   Phase phase_ = Phase::kIdle;
   int64_t step_ = 0;
-  std::deque<PendingMessage> pending_;  // of kCopies
-  std::deque<Copy> copies_;             // what kCopies receives, by shared group, ascending stage
+  std::deque<PendingMessage> pending_;  // in phase kCopies
+  std::deque<Copy> copies_;             // what phase kCopies receives, by shared group, ascending stage
 };
 
 }  // namespace graphpipe::runtime

@@ -9,7 +9,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Receives that are posted before the first of them is taken.
+// Receives that are posted ahead, before the first of them is consumed.
 constexpr size_t kReceivesAhead = 2 * wire::kBucketsInFlight;
 
 }  // namespace
@@ -42,7 +42,7 @@ size_t RingAllReduce::group_size(size_t bucket) const {
   return std::min(kSize, buckets_.size() - bucket / kSize * kSize);
 }
 
-// In a group all buckets have round 0, then all round 1, and so on.
+// Within a group all buckets do round 0, then all do round 1, and so on.
 RingAllReduce::Turn RingAllReduce::turn(size_t index) const {
   constexpr auto kSize = static_cast<size_t>(wire::kBucketsInFlight);
   const size_t per_group = kSize * static_cast<size_t>(rounds());
@@ -85,7 +85,7 @@ int32_t RingAllReduce::waits_for() const {
   return -1;
 }
 
-// What is sent in a round was received in the round before it.
+// What is sent in a round was received in the previous round.
 bool RingAllReduce::post_sends() {
   bool moved = false;
   for (; next_send_ < turns(); ++next_send_, moved = true) {
@@ -123,7 +123,8 @@ bool RingAllReduce::post_receives() {
   return moved;
 }
 
-// A total arrives after all replicas have read this one's share of it, so the share's memory takes it.
+// A total arrives only after all replicas have read this one's share of it, so it is received into the memory of the
+// share.
 void RingAllReduce::land_beside(Receipt& receipt, const at::Tensor& target, bool on_device) {
   const bool elsewhere = !device_.is_host() && !on_device;
   if (!adds(receipt.turn) && !elsewhere) return;
@@ -135,7 +136,7 @@ void RingAllReduce::land_beside(Receipt& receipt, const at::Tensor& target, bool
     idle_memory_.erase(found);
   } else {
     const c10::Device where = elsewhere ? c10::Device(c10::DeviceType::CPU) : target.device();
-    // One element more than the smallest chunk: the memory does for all chunks of the bucket.
+    // One element more than the smallest chunk: large enough for every chunk of the bucket.
     const int64_t largest = buckets_[receipt.turn.bucket].elements / place_.size + 1;
     receipt.memory = at::empty({largest}, target.options().device(where));
   }

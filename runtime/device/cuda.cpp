@@ -16,8 +16,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-// LibTorch's kernels for GPUs announce themselves when their library is loaded. Programs load it only here: linked, it
-// would ask for a dozen CUDA libraries on every host.
+// LibTorch's GPU kernels register themselves when their library is loaded. Programs load it only here: if it were
+// linked, every host would need a dozen CUDA libraries.
 void load_kernels() {
   if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   fail(Code::kEnvironment, text("LibTorch's CUDA kernels cannot be loaded: ", dlerror()),
@@ -29,7 +29,7 @@ void check(cudaError_t result, const char* what) {
   fail(Code::kEnvironment, text("CUDA: ", what, ": ", cudaGetErrorString(result)), "check the GPU and its driver");
 }
 
-/// Into pinned memory: a copy into other memory waits for the GPU.
+/// Into pinned memory: a copy into pageable memory waits for the GPU.
 class PinnedDownload final : public Download {
  public:
   PinnedDownload(const at::Tensor& tensor, cudaStream_t stream)
@@ -91,7 +91,7 @@ class Cuda final : public Device {
   }
   int32_t gpu() const override { return device_.index(); }
   at::Tensor upload(const at::Tensor& host) const override {
-    // From other than pinned memory a copy waits for what is queued. What has been pinned once stays so: it is scarce.
+    // A copy from pageable memory waits for what is queued. Pinned memory stays pinned: it is scarce.
     constexpr size_t kLargestPinned = 64 << 20;
     if (!host.is_cpu() || host.nbytes() > kLargestPinned) return host.to(device_);
     return host.pin_memory().to(device_, /*non_blocking=*/true);

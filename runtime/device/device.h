@@ -1,6 +1,6 @@
 #pragma once
-// Where a rank computes. Tensors of stages live on the device; messages of host transports are copied to the CPU and
-// back (the copy waits for the device's work so far).
+// Where a rank computes. The tensors of stages live on the device; messages of host transports are staged through the
+// CPU (the copy waits for the work queued so far).
 
 #include <ATen/core/Tensor.h>
 
@@ -12,56 +12,57 @@
 
 namespace graphpipe::runtime {
 
-/// Points in the work that has been queued on a device, which passes them later, on a clock of its own.
+/// Points in the work queued on a device, which it reaches later; time is measured on the device's own clock.
 class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
   virtual void point() = 0;
-  /// Waits until all points are passed: the nanoseconds from each to the next. Then there are none.
+  /// Waits until all points are reached and returns the nanoseconds from each to the next. No points are left
+  /// afterwards.
   virtual std::vector<int64_t> nanoseconds_between() = 0;
 };
 
-/// A copy of a tensor in the CPU's memory that may still be under way.
+/// A copy of a tensor in CPU memory that may still be in progress.
 class Download {
  public:
   virtual ~Download() = default;
-  /// Waits until it is there, and not for what was queued behind it.
+  /// Waits for the copy, but not for what was queued after it.
   virtual const at::Tensor& tensor() = 0;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
-  /// The number of the GPU on this host, or -1: the CPU.
+  /// The index of the GPU on this host, or -1 for the CPU.
   virtual int32_t gpu() const { return -1; }
   bool is_host() const { return gpu() < 0; }
-  /// The tensor on the device; itself where it is there already. Up to 64 MiB it waits for nothing that is queued.
+  /// The tensor on the device; itself if it is there already. Up to 64 MiB it does not wait for queued work.
   virtual at::Tensor upload(const at::Tensor& host) const = 0;
-  /// A contiguous CPU tensor with the same elements; itself where it is one.
+  /// A contiguous CPU tensor with the same elements; itself if it is one.
   virtual at::Tensor download(const at::Tensor& tensor) const = 0;
-  /// The same without waiting for it.
+  /// The same without waiting for the copy.
   virtual std::unique_ptr<Download> begin_download(const at::Tensor& tensor) const = 0;
   /// The stream that the stages' kernels run on (a cudaStream_t; null is the default stream, or no GPU).
   virtual void* compute_stream() const { return nullptr; }
   /// Waits for what has been queued on it.
   virtual void finish() const {}
-  /// Null where work is done when the call that asks for it returns.
+  /// Null if work is done when the call that requests it returns.
   virtual std::unique_ptr<DeviceClock> open_clock() const { return nullptr; }
   /// Bytes of tensors held now.
   virtual int64_t held_bytes() const = 0;
-  /// Most bytes of tensors held since the last reset.
+  /// Peak bytes of tensors held since the last reset.
   virtual int64_t peak_bytes() const = 0;
   virtual void reset_peak() = 0;
-  /// Between the two, this thread runs a step of the kind: what it allocates may have fixed places.
+  /// Between begin_step and end_step, this thread runs a step of the kind: what it allocates may have fixed addresses.
   virtual void begin_step(StepKind) const {}
   virtual void end_step() const {}
-  /// What the plan says that a step's tensors need.
+  /// The memory that the plan expects a step's tensors to need.
   virtual void plan_arena(int64_t) const {}
   virtual ArenaNumbers arena() const { return {}; }
 };
 
 std::unique_ptr<Device> open_cpu();
-/// The GPU number `local_rank` modulo the number of GPUs, or null where this build or this host has none.
+/// GPU number `local_rank` modulo the number of GPUs, or null if this build or this host has none.
 std::unique_ptr<Device> open_cuda(int32_t local_rank);
 
 /// "cpu" or "cuda". Throws RunError.

@@ -14,7 +14,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// The size stands in front of the data; as wide as LibTorch's alignment, so that the data keeps it.
+// The size is stored before the data; the prefix is as wide as LibTorch's alignment, so that the data keeps it.
 constexpr size_t kPrefix = 64;
 constexpr uint8_t kPriority = 1;
 
@@ -28,7 +28,7 @@ void count(int64_t bytes) {
   }
 }
 
-/// What stands in front of the data of a tensor outside of the arena.
+/// What precedes the data of a tensor outside the arena.
 struct Prefix {
   int64_t bytes = 0;
   StepArena::Ticket ticket;
@@ -36,7 +36,7 @@ struct Prefix {
 };
 static_assert(sizeof(Prefix) <= kPrefix);
 
-/// Memory of requests that outlive their step, by size: a later step asks for as much again.
+/// Memory of requests that outlive their step, by size: a later step will ask for the same sizes.
 class KeptBlocks {
  public:
   std::byte* take(int64_t bytes) {
@@ -67,9 +67,9 @@ KeptBlocks& kept_blocks() {
   return *instance;
 }
 std::atomic<bool> has_arena{false};
-/// Aligned at least as what the linker lays behind it: mold 1.10 begins the memory that is protected after relocation
-/// here, and where the code ends just below a page an unaligned byte lies on a page that is not mapped, so that the
-/// program does not load.
+/// Aligned at least as strictly as what the linker places after it: mold 1.10 starts the RELRO region here, and if the
+/// code ends just below a page boundary, an unaligned byte lies on a page that is not mapped, so that the program does
+/// not load.
 alignas(64) thread_local bool in_step = false;
 
 void release(void* data) {
@@ -87,7 +87,7 @@ void release(void* data) {
   else c10::free_cpu(block);
 }
 
-/// The data of a block outside of the arena.
+/// The data of a block outside the arena.
 std::byte* ordinary_data(const StepArena::Grant& grant, int64_t bytes) {
   const Prefix prefix{.bytes = bytes, .ticket = grant.ticket, .kept = grant.source == StepArena::Source::kKept};
   std::byte* block = prefix.kept ? kept_blocks().take(bytes) : nullptr;
@@ -112,11 +112,11 @@ class CountingAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
-/// Steps allocate the same sizes again and again. By default the C library gives large blocks back to the system when
-/// they are freed, and each new one costs a page fault for every 4 KiB; here they stay with the process.
+/// Steps allocate the same sizes again and again. By default the C library returns large blocks to the system when they
+/// are freed, and each new one costs a page fault for every 4 KiB; with these settings they stay with the process.
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  constexpr int kLargestThreshold = 32 << 20;  // the most that glibc takes
+  constexpr int kLargestThreshold = 32 << 20;  // the largest value that glibc accepts
   constexpr int kNever = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLargestThreshold);
   mallopt(M_TRIM_THRESHOLD, kNever);

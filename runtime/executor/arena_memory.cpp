@@ -9,12 +9,12 @@ namespace graphpipe::runtime {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
-/// Below, what a page of 2 MiB leaves unused weighs more than the misses that it spares.
+/// Below this size, the unused part of a 2 MiB page costs more than the TLB misses it saves.
 constexpr int64_t kMinForHugePages = 4 * kHugePage;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// Makes the system find the pages now: a step would wait for each of them.
+/// Pre-faults the pages, so that steps take no page faults.
 void touch(std::byte* data, int64_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   if (madvise(data, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return;
@@ -26,7 +26,7 @@ void touch(std::byte* data, int64_t bytes) {
 
 }  // namespace
 
-// The size first: it is written after the base.
+// Read the size first: it is written after the base.
 bool ArenaMemory::contains(const void* data) const {
   const int64_t reserved = reserved_;
   if (reserved == 0) return false;
@@ -34,7 +34,7 @@ bool ArenaMemory::contains(const void* data) const {
   return address >= begin && address < begin + static_cast<uintptr_t>(reserved);
 }
 
-// Addresses alone, as many as the machine has memory; less where a limit of the process forbids it.
+// Reserves address space only, as much as there is physical memory; less if a limit of the process forbids it.
 bool ArenaMemory::reserve(int64_t bytes) {
   const int64_t all = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   for (int64_t size = std::max(all, bytes);; size = std::max(size / 2, bytes)) {

@@ -145,7 +145,7 @@ void Channels::wait_until(const std::function<bool()>& ready, const std::functio
       watch.restart();
       continue;
     }
-    // What a rank sends to itself is there as soon as both ends are posted.
+    // A message from a rank to itself is delivered as soon as both ends are posted.
     if (!remote_) report_stall({.culprit = rank_, .last = std::nullopt});
     check_failure();
     if (const std::optional<Stall> stall = watch.look(peer())) report_stall(known_stall(*stall));
@@ -227,7 +227,7 @@ void Channels::check_failure() {
   std::string message = text(rank_text(failure->rank), " ", failure->what);
   const std::optional<Activity> last = failure->last ? failure->last : activity_of(failure->rank);
   if (last) message += text(" (it was ", activity_text(*last), ")");
-  // A rank that could say what went wrong has done so: for others it is no error of their own.
+  // The failed rank has already reported what went wrong: for the others it is not an error of their own.
   throw RunError(Diagnostic{.code = Code::kPeerFailed,
                             .severity = severity_for(*failure, rank_),
                             .message = message + text("; ", rank_text(rank_), " was ", activity_text(activity_)),
@@ -244,7 +244,7 @@ std::optional<Activity> Channels::activity_of(int32_t rank) const {
   return remote_ ? remote_->activity_of(rank) : std::nullopt;
 }
 
-// While the rank that tells what the others do is silent, they all seem to stand still.
+// While the rank that relays activity is silent, all ranks look stalled.
 Stall Channels::known_stall(const Stall& stall) const {
   const std::optional<int32_t> relay = remote_->silent_relay(stall_seconds_ / 2);
   if (!relay || *relay == rank_) return stall;

@@ -15,7 +15,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Of one copy; the parameter's name follows.
+// The record of one copy; the parameter's name follows.
 struct CopyRecord {
   int32_t stage = 0, replica = 0;
   int32_t group = -1;  // where several stages share it, else -1
@@ -98,7 +98,7 @@ std::vector<std::byte> digest_copies(const PlanTable& plan, const StageState& st
 }
 
 void check_copies(std::span<const std::vector<std::byte>> digests) {
-  // A shared parameter may have another name in each stage; another one is told by its stage and name.
+  // A shared parameter may have a different name in each stage; other parameters are identified by stage and name.
   std::map<std::pair<int32_t, std::string>, std::vector<Copy>> parameters;
   for (const std::vector<std::byte>& bytes : digests)
     for (Copy& copy : read_copies(bytes)) {

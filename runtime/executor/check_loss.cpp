@@ -17,7 +17,7 @@ std::optional<std::string> not_finite_in(const at::Tensor& tensor, ElementType t
   return wire::find_not_finite(type, dense.sizes(), bytes_in(dense));
 }
 
-// In the order of cause and effect: weights spoil what is computed from them.
+// In order of cause and effect: bad weights spoil what is computed from them.
 std::string first_not_finite_input(const PlanTable& plan, const StageState& state, const std::vector<at::Tensor>& slot,
                                    const wire::ActionRow& row, const Device& device) {
   const std::vector<at::Tensor>& weights = weights_of(state, row.version);

@@ -1,6 +1,6 @@
 #pragma once
-// The executors of a rank for data that are evaluated: one of whole batches and, where the data end with fewer samples,
-// one of these. They share states and channels with those of the training.
+// The executors of a rank for evaluation data: one for full batches and, if the data end with fewer samples, one for
+// these. They share states and channels with those of the training.
 
 #include <memory>
 
@@ -14,7 +14,7 @@ class EvaluationExecutors {
   EvaluationExecutors(const DeviceProgram& program, Channels& channels, Data& data, const Device& device,
                       std::vector<StageState>& states, uint64_t seed);
 
-  /// As Executor::keep_outputs.
+  /// Like Executor::keep_outputs.
   void keep_outputs(KeptOutputs& outputs);
   StepOutcome run_batch(int64_t batch);
   void finish();

@@ -6,7 +6,7 @@ namespace {
 using wire::ActionOp;
 using wire::ActionRow;
 
-// Whether the action is of a forward: slices belong to the send behind them, joins to the end of their edge.
+// Whether the action belongs to a forward: slices belong to the send after them, joins to the end of their edge.
 bool serves_forwards(const PlanTable& plan, std::span<const ActionRow> actions, size_t index) {
   const ActionRow& row = actions[index];
   switch (row.op) {

@@ -1,6 +1,6 @@
 #pragma once
-// What a device runs where the model is only evaluated: the forwards of its program and the messages between them, in
-// their order. A program that can come to its end still can without its backwards: nothing waits for more than before.
+// What a device runs if the model is only evaluated: the forwards of its program and the messages between them, in
+// order. A program that does not deadlock still does not without its backwards: nothing waits for more than before.
 
 #include <vector>
 
@@ -10,8 +10,8 @@ namespace graphpipe::runtime {
 
 class EvaluationProgram {
  public:
-  /// For the first `samples` samples of the batch. Stages run StageEntry::evaluate where they have it. The loss is that
-  /// of the samples together, in one update, whatever the schedule's updates are.
+  /// For the first `samples` samples of the batch. Stages run StageEntry::evaluate if they have it. The loss is that of
+  /// the samples together, in one update, whatever the schedule's updates are.
   EvaluationProgram(const DeviceProgram& program, int64_t samples);
   EvaluationProgram(const EvaluationProgram&) = delete;
   EvaluationProgram& operator=(const EvaluationProgram&) = delete;
