@@ -29,7 +29,7 @@ std::vector<StageState*> places_of(std::vector<StageState>& states) {
   return places;
 }
 
-/// A step of the device, to its end however it ends.
+/// One step of the device; the destructor ends it on every path.
 class DeviceStep {
  public:
   DeviceStep(const Device& device, StepKind kind) : device_(device) { device_.begin_step(kind); }
@@ -63,7 +63,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
   }
-  if (plan.server >= 0) return;  // it has the gradients of all
+  if (plan.server >= 0) return;  // the server has the gradients of all workers
   std::vector<const Reduction*> last(program.instances.size(), nullptr);
   for (const ResolvedAction& action : program.actions) {
     if (action.row.op != ActionOp::kStep) continue;
@@ -81,7 +81,7 @@ std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
   read_losses();
   if (served_ != nullptr)
     for (StageState& state : states_) served_->drain(state);
-  // What is checked is a sum over all ranks: one without weights to step joins it too.
+  // The check is a sum over all ranks: a rank without weights to update takes part too.
   if (checks_step() && !checked_) check_step();
   if (trains())
     for (StageState& state : states_) end_step(state);
@@ -112,7 +112,7 @@ void Executor::run_action(const ResolvedAction& action) {
   channels_.publish(action.row, first_step_);
   if (tracer_ != nullptr) tracer_->begin(action.row, first_step_, device_.held_bytes());
   if (meter_ != nullptr) meter_->begin(action.instance);
-  // A message leaves when its sender has done what it takes to send it.
+  // A message departs once its sender has paid the cost of sending.
   if (pacer_ != nullptr && wire::is_send(action.row.op)) pause(action);
   run(action);
   if (pacer_ != nullptr && !wire::is_send(action.row.op)) pause(action);
@@ -127,7 +127,7 @@ void Executor::run_action(const ResolvedAction& action) {
 }
 
 void Executor::run(const ResolvedAction& action) {
-  // Other than compute, all that follows a loss depends on its being finite: gradients that leave, updates, versions.
+  // Everything but compute that follows a loss depends on its being finite: gradients that are sent, updates, versions.
   if (!wire::is_compute(action.row.op)) read_losses();
   switch (action.row.op) {
     case ActionOp::kForward:
@@ -156,7 +156,7 @@ void Executor::run(const ResolvedAction& action) {
     case ActionOp::kReduceGradient:
       return reduce(action);
     case ActionOp::kNorm:
-      // The norm needs every reduction; the first step waits for them and finds it.
+      // The norm needs every reduction; the first step waits for them and computes it.
       return;
     case ActionOp::kStep:
       return step(action);
@@ -164,10 +164,10 @@ void Executor::run(const ResolvedAction& action) {
       return;  // forwards name the version that they read
     case ActionOp::kAllocate:
     case ActionOp::kRelease:
-      return;  // slots are there from the start, and cleared after the item's last action
+      return;  // slots exist from the start, and are cleared after the item's last action
     case ActionOp::kFlush:
     case ActionOp::kTraceMark:
-      return;  // the list itself ends all items before it; a mark shows in the trace
+      return;  // the order of the list ends all items before it; the mark appears in the trace
     case ActionOp::kFreeVersion:
       return free_version(states_[action.instance], action.row.version);
   }
@@ -206,7 +206,7 @@ void Executor::forward(const ResolvedAction& action, bool again) {
   if (entry.loss_slot >= 0) {
     const at::Tensor& loss = slot_of(action)[static_cast<size_t>(entry.loss_slot)];
     unread_losses_.push_back({&action, device_.begin_download(loss)});
-    // A GPU goes on with the backward, which is queued behind the loss, before that is read.
+    // A GPU continues with the backward, which is queued after the loss, before the loss is read.
     if (device_.is_host()) read_losses();
   }
   if (plan_.stages[static_cast<size_t>(entry.stage)].recompute) drop_for_recompute(action);
@@ -263,7 +263,7 @@ void Executor::fill_inputs(const ResolvedAction& action) {
         device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range) / loss_factor_));
 }
 
-// Keeps what a recompute starts from, and what is still to be sent.
+// Keeps what a recompute starts from, and what has not been sent yet.
 void Executor::drop_for_recompute(const ResolvedAction& action) {
   const StageEntry& entry = entry_of(action);
   Slot& slot = slot_of(action);
@@ -287,7 +287,7 @@ void Executor::backward(const ResolvedAction& action) {
 }
 
 void Executor::send(const ResolvedAction& action) {
-  messages_.wait(action.transfer);  // of the step before
+  messages_.wait(action.transfer);  // the send of the previous step
   if (meter_ != nullptr) meter_->ready();
   note_done();
   messages_.send(action, slot_of(action), first_step_);
@@ -300,7 +300,7 @@ void Executor::concatenate(const ResolvedAction& action) {
   note_ready();
 }
 
-// Devices that are their own host keep everything where it is.
+// On devices that are their own host there is nothing to move.
 void Executor::offload(const ResolvedAction& action) {
   if (device_.is_host()) return;
   Slot& slot = slot_of(action);
@@ -356,7 +356,7 @@ void Executor::wait_for_reduction(const Reduction& reduction) {
 
 bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(first_step_); }
 
-// Partial sums of squares by stage to rank 0, their sum in ascending stage order back to all.
+// Sends partial sums of squares by stage to rank 0, and their sum in ascending stage order back to all ranks.
 void Executor::find_norm() {
   std::vector<double> sums(plan_.stages.size(), 0);
   for (StageState& state : states_)
@@ -374,7 +374,7 @@ void Executor::find_norm() {
 
 void Executor::check_step() {
   checked_ = true;
-  // First what the gradients are: clipping their values would hide infinities.
+  // Check for non-finite gradients first: clipping by value would hide them.
   if (loss_scale_ != nullptr)
     overflow_.check(*loss_scale_, settings_.is_update(first_step_), &gather_, channels_.rank(), outcome());
   if (guard_ != nullptr && outcome().skipped.empty())
@@ -395,10 +395,10 @@ void Executor::reduce(const ResolvedAction& action) {
 
 void Executor::step(const ResolvedAction& action) {
   if (served_ != nullptr) return served_->step(action, states_[action.instance]);
-  reduce(action);  // where the schedule names none
+  reduce(action);  // if the schedule does not contain the reduction
   wait_for_reduction(reduction_of(action));
   if (checks_step() && !checked_) {
-    // All compute is over (check_update_order() sees to it), so every gradient can be reduced.
+    // All compute is done (check_update_order() ensures it), so every gradient can be reduced.
     for (auto& [place, reduction] : reductions_) reduction.begin(first_step_);
     for (const auto& [place, reduction] : reductions_) wait_for_reduction(reduction);
     check_step();

@@ -1,7 +1,7 @@
 #pragma once
 // Runs a device's program, one action after the other, in one thread. Sends and receives are posted when they are
 // reached and never wait; a forward waits for its inputs and for the sends that still read its slot, a backward for its
-// gradients, a step for its reduction. While it waits, and between actions, messages move.
+// gradients, a step for its reduction. Messages make progress while it waits and between actions.
 
 #include <map>
 #include <optional>
@@ -33,43 +33,42 @@ class Executor {
  public:
   enum class Purpose : uint8_t {
     kTrain,
-    /// The program has forwards only (evaluation_program.h). The states stay as they are; weights are the newest.
+    /// The program has forwards only (evaluation_program.h). The states do not change; the newest weights are used.
     kEvaluate,
   };
 
-  /// `states` are those of resolved.instances, in order. All that it is given must outlive it.
+  /// `states` are those of resolved.instances, in order. All arguments must outlive it.
   Executor(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, Data& data, const Device& device,
            std::vector<StageState>& states, uint64_t seed, const UpdateSettings& settings,
            Purpose purpose = Purpose::kTrain);
 
-  /// From here on notes when every action runs. The tracer must outlive the executor.
+  /// From here on records when every action runs. The tracer must outlive the executor.
   void trace(Tracer& tracer) { tracer_ = &tracer; }
-  /// From here on takes the time of stages. The meter must outlive the executor.
+  /// From here on measures the time of stages. The meter must outlive the executor.
   void meter(StageMeter& meter) { meter_ = &meter; }
-  /// From here on skips steps that the guard finds wrong, where else a loss that is not finite ends the run. The guard
-  /// must outlive the executor. Throws RunError (kBadSchedule) where weights change before the step's gradients are
-  /// known.
+  /// From here on skips the steps that the guard rejects; without a guard a non-finite loss ends the run. The guard
+  /// must outlive the executor. Throws RunError (kBadSchedule) if weights change before the step's gradients are known.
   void skip_anomalies(StepGuard& guard);
-  /// From here on the loss is multiplied with this scale for its gradients, and updates that overflow are left out; it
-  /// must be that of the states, and outlive the executor. Throws RunError (kBadSchedule) as skip_anomalies does.
+  /// From here on the loss is multiplied by this scale for its gradients, and updates that overflow are skipped; it
+  /// must be the scale of the states, and outlive the executor. Throws RunError (kBadSchedule) as skip_anomalies does.
   void scale_loss(LossScale& scale);
   /// From here on keeps the model's outputs. `outputs` must outlive the executor.
   void keep_outputs(KeptOutputs& outputs) { outputs_ = &outputs; }
-  /// From here on computes nothing: the pacer stands in for the stages' functions and for updates, and says how long
-  /// each action lasts. It must outlive the executor.
+  /// From here on computes nothing: the pacer replaces the stages' functions and the updates, and decides how long each
+  /// action takes. It must outlive the executor.
   void pace(Pacer& pacer) { pacer_ = &pacer; }
   /// From here on a parameter server makes the updates. Its messages must outlive the executor.
   void serve(ServedUpdates& served) { served_ = &served; }
-  /// Runs the steps [first, last), as many as the program is of, and says what each came to.
+  /// Runs the steps [first, last), as many as the program covers, and returns the outcome of each.
   std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
   StepOutcome run_step(int64_t step) { return std::move(run_steps(step, step + 1).front()); }
-  /// Waits until nothing that was sent is under way.
+  /// Waits until no send is in flight.
   void finish();
-  /// Moves reductions on; for waits outside of the executor.
+  /// Makes progress on reductions; for waits outside the executor.
   void meanwhile();
   Gather& gather() { return gather_; }
-  /// Of the items that are under way here, the first value that is not finite, with its stage: where another rank's
-  /// loss may come from. Absent where all that is held is finite.
+  /// The first non-finite value of the items in flight on this rank, with its stage: possibly the cause of another
+  /// rank's loss. Absent if all tensors that are held are finite.
   std::optional<std::string> find_not_finite() const;
 
  private:
@@ -78,9 +77,9 @@ class Executor {
   void begin_steps(int64_t first, int64_t last);
   void run_action(const ResolvedAction& action);
   void run(const ResolvedAction& action);
-  /// The step of the training that the action is of.
+  /// The training step that the action belongs to.
   int64_t step_of(const ResolvedAction& action) const { return first_step_ + steps_before(plan_, action.row.range); }
-  /// Of a program of one step.
+  /// For programs of one step.
   StepOutcome& outcome() { return outcomes_.front(); }
   void forward(const ResolvedAction& action, bool again);
   void backward(const ResolvedAction& action);
@@ -98,7 +97,7 @@ class Executor {
   void check_step();
   bool needs_norm() const;
   void find_norm();
-  /// Of a paced run, for as long as the action takes.
+  /// In a paced run: waits for as long as the action takes.
   void pause(const ResolvedAction& action);
   void reduce(const ResolvedAction& action);
   void step(const ResolvedAction& action);
@@ -142,13 +141,13 @@ class Executor {
   StageMeter* meter_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
-  KeptStatistics statistics_;  // where a step may be left out
-  OverflowWatch overflow_;     // with a loss scale
+  KeptStatistics statistics_;  // if a step may be skipped
+  OverflowWatch overflow_;     // if there is a loss scale
   double loss_factor_ = 1;     // of this step
   KeptOutputs* outputs_ = nullptr;
   Pacer* pacer_ = nullptr;
   ServedUpdates* served_ = nullptr;
-  std::vector<Traced> under_way_;  // messages and reductions that were traced and are not done
+  std::vector<Traced> under_way_;  // traced messages and reductions that are in flight
 };
 
 }  // namespace graphpipe::runtime

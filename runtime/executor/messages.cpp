@@ -50,7 +50,7 @@ at::Tensor Messages::rows_to_send(const ResolvedAction& action, int32_t part, co
   return message_rows(value, transfer.boundary->tensor, transfer.item, action.row.range);
 }
 
-// Rows that lie together stay where they are; others are copied out.
+// Contiguous rows stay where they are; others are copied out.
 void Messages::slice(const ResolvedAction& action, const Slot& slot) {
   for (int32_t part = 0; part < program_.transfers[action.transfer].parts; ++part)
     slices_[action.transfer][static_cast<size_t>(part)] = rows_to_send(action, part, slot);
@@ -71,7 +71,7 @@ void Messages::send(const ResolvedAction& action, Slot& slot, int64_t step) {
     slot[static_cast<size_t>(transfer.first_slot)].reset();
 }
 
-// Whether no later send of the program takes other rows of the same value of the same item.
+// Whether no later send of the program carries other rows of the same value of the same item.
 bool Messages::is_last_send(const ResolvedAction& action) const {
   const auto after = program_.actions.begin() + (&action - program_.actions.data()) + 1;
   for (auto other = after; other != program_.actions.end(); ++other) {
@@ -93,7 +93,7 @@ void Messages::receive(const ResolvedAction& action, int64_t step) {
     if (assembly.parts.size() <= index) assembly.parts.push_back(empty_tensor(row, transfer.item.size(), gpu));
     const at::Tensor rows = rows_of(assembly.parts[index], row, transfer.item, action.row.range);
     at::Tensor& staged = staging_[action.transfer][index];
-    // Rows that are not dense in the item, or lie in the other memory, land beside it.
+    // Rows that are not contiguous in the item, or lie in the other memory, are received into a staging tensor.
     staged.reset();
     if (!rows.is_contiguous() || rows.is_cpu() == on_device) staged = empty_tensor(row, action.row.range.size(), gpu);
     channels_.receive(pending_[action.transfer][index], transfer.key, staged.defined() ? staged : rows, step,

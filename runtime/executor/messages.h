@@ -1,6 +1,6 @@
 #pragma once
-// The messages of a device's program: sends and receives that are posted, the memory that they read and fill, and when
-// that memory is free again. Posting never waits.
+// The messages of a device's program: posted sends and receives, the memory that they read and fill, and when that
+// memory is free again. Posting never waits.
 
 #include <cstdint>
 #include <deque>
@@ -18,25 +18,25 @@ using Slot = std::vector<at::Tensor>;
 
 class Messages {
  public:
-  /// `meanwhile` is called while something is awaited. All that it is given must outlive it.
+  /// `meanwhile` is called during waits. All arguments must outlive it.
   Messages(const PlanTable& plan, const ResolvedProgram& program, Channels& channels, const Device& device,
            std::function<void()> meanwhile);
 
-  /// Takes the rows that a later send of the same transfer carries.
+  /// Copies out the rows that a later send of the same transfer carries.
   void slice(const ResolvedAction& action, const Slot& slot);
-  /// Posts a send; that of the same transfer in the step before must be done (wait()). The last send of a value that is
-  /// recomputed takes it out of the slot.
+  /// Posts a send; the send of the same transfer in the previous step must be done (wait()). The last send of a value
+  /// that is recomputed removes it from the slot.
   void send(const ResolvedAction& action, Slot& slot, int64_t step);
   void receive(const ResolvedAction& action, int64_t step);
-  /// Waits for the receives of the action's arrivals and puts what they filled into the slot.
+  /// Waits for the receives of the action's arrivals and puts the received tensors into the slot.
   void place_arrivals(const ResolvedAction& action, Slot& slot);
   void wait(size_t transfer);
   /// Waits until no send reads this slot of the instance any more.
   void wait_for_sends(size_t instance, int32_t slot);
-  /// Lets go of tensors whose sends are done.
+  /// Releases tensors whose sends have completed.
   void release_sends();
   bool done(size_t transfer) const;
-  /// Waits until nothing that was sent is under way.
+  /// Waits until no send is in flight.
   void finish();
 
  private:
@@ -55,11 +55,11 @@ class Messages {
   const Device& device_;
   std::function<void()> meanwhile_;
   std::vector<std::deque<PendingMessage>> pending_;  // by transfer, part
-  /// By transfer, part: where rows land that are not contiguous in the item.
+  /// By transfer, part: staging tensors for rows that are not contiguous in the item.
   std::vector<std::vector<at::Tensor>> staging_;
   std::vector<std::vector<at::Tensor>> slices_;                  // by transfer, part: for the send that follows
   std::vector<Assembly> assemblies_;                             // by arrival
-  std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;  // by instance, slot: transfers under way
+  std::vector<std::vector<std::vector<size_t>>> sends_of_slot_;  // by instance, slot: transfers in flight
 };
 
 }  // namespace graphpipe::runtime

@@ -10,7 +10,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Losses, norms and names are small; parameters pass the gather in pieces.
+// Losses, norms and names are small; parameters are gathered in pieces.
 constexpr int64_t kGatherBytes = 1 << 20;
 
 class ChannelSet {

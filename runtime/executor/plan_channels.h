@@ -1,5 +1,5 @@
 #pragma once
-// The channels that a device has an end of. Both ends derive the same keys, each from its own program and the plan.
+// The channels with an end on a device. Both ends derive the same keys, each from its own program and the plan.
 
 #include "runtime/executor/resolve.h"
 

@@ -22,7 +22,7 @@ using wire::SampleRange;
 }
 
 bool is_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-// Actions that work on what an item's slot holds from its forward on.
+// Actions that use what an item's slot holds from its forward on.
 bool uses_slot(ActionOp op) {
   return wire::is_compute(op) || op == ActionOp::kOffload || op == ActionOp::kReload || op == ActionOp::kRelease;
 }
@@ -70,7 +70,7 @@ class Resolver {
     action.instance = of_device ? 0 : static_cast<size_t>(found - out_.instances.begin());
     if (wire::is_of_item(row.op)) check_slot(row);
     if (wire::is_message(row.op)) add_transfer(row, action);
-    // A slice is of the send right behind it.
+    // A slice belongs to the send that follows it.
     if (wire::is_send(row.op) && !out_.actions.empty() && out_.actions.back().row.op == ActionOp::kSlice)
       out_.actions.back().transfer = action.transfer;
     out_.actions.push_back(std::move(action));
@@ -105,8 +105,8 @@ class Resolver {
                               .parts = forward ? 1 : boundary->gradient_count});
   }
 
-  // Receives belong to the item of the next F, or B or I, in their slot; where a CONCAT of their edge comes before that
-  // it puts them together.
+  // A receive belongs to the item of the next F, or B or I, in its slot; if a CONCAT of its edge comes first, the
+  // CONCAT assembles it.
   void find_item_backwards(size_t index) {
     ResolvedAction& action = out_.actions[index];
     const ActionRow& row = action.row;
@@ -156,7 +156,7 @@ class Resolver {
     return out_.arrivals.size() - 1;
   }
 
-  // Sends belong to the item of the last F, or B or I, in their slot.
+  // A send belongs to the item of the last F, or B or I, in its slot.
   void find_item_forwards(ResolvedAction& action) {
     const ActionRow& row = action.row;
     const Place place{action.instance, row.slot};
@@ -179,7 +179,7 @@ class Resolver {
       refuse(plan_, row, "a value that mixes samples is sent whole or not at all");
   }
 
-  // Every boundary tensor that an F, B or I needs is received, each sample once.
+  // Every boundary tensor that an F, B or I needs is received, each sample exactly once.
   void check_arrivals(size_t index) {
     const ResolvedAction& action = out_.actions[index];
     if (action.row.op == ActionOp::kConcatenate && action.arrivals.empty())
@@ -208,7 +208,7 @@ class Resolver {
     }
   }
 
-  // A message of a part has been cut by the slice before it.
+  // A message that carries only part of an item needs a slice before it.
   void check_slice(size_t index) const {
     const ResolvedAction& action = out_.actions[index];
     const bool slice = action.row.op == ActionOp::kSlice;
@@ -235,10 +235,10 @@ class Resolver {
 
   struct Update {
     SampleRange range;
-    size_t step = 0;  // its action
+    size_t step = 0;  // index of its action
   };
 
-  // Which update an item's gradients belong to, and that they are complete before the update's step.
+  // Finds the update that an item's gradients belong to, and checks that they are complete before the update's step.
   void find_updates() {
     std::map<size_t, std::vector<Update>> updates;  // by instance, ascending
     std::map<size_t, int64_t> reduced;              // by instance: the last update
@@ -247,7 +247,7 @@ class Resolver {
       if (row.op != ActionOp::kStep) continue;
       std::vector<Update>& list = updates[out_.actions[i].instance];
       const int64_t next = list.empty() ? 0 : list.back().range.last;
-      // Where a server makes the updates, a worker's program has only those of its own micro-batches.
+      // With a parameter server, a worker's program has only the updates of its own micro-batches.
       const bool follows = plan_.server >= 0 ? row.range.first >= next : row.range.first == next;
       if (!follows || row.range.empty())
         refuse(plan_, row, "the updates of a stage follow each other from sample 0 on");
@@ -263,7 +263,7 @@ class Resolver {
         const auto own = std::ranges::find(found->second, action.row.range, &Update::range);
         if (own == found->second.end() || own->step < i) refuse(plan_, action.row, "no step after it has its samples");
         action.update = action.row.range.first;
-        // On the channels of a stage reductions follow each other in the order of the samples.
+        // On the channels of a stage, reductions follow the order of the samples.
         const auto [last, is_first] = reduced.try_emplace(action.instance, action.update);
         if (!is_first && action.update <= last->second) refuse(plan_, action.row, "a later reduction comes before it");
         last->second = action.update;
@@ -280,7 +280,7 @@ class Resolver {
     return own->range.first;
   }
 
-  // Steps make one version after the other, and nothing reads one that is not there.
+  // Steps create versions in sequence, and nothing reads a version that does not exist.
   void check_versions() const {
     struct Versions {
       int32_t newest = 0;
@@ -301,7 +301,7 @@ class Resolver {
   }
 
   void mark_kept_versions() {
-    std::set<std::pair<size_t, int32_t>> read;  // instance, version: by later actions
+    std::set<std::pair<size_t, int32_t>> read;  // (instance, version) read by later actions
     for (size_t i = out_.actions.size(); i-- > 0;) {
       ResolvedAction& action = out_.actions[i];
       if (wire::is_compute(action.row.op)) read.insert({action.instance, action.row.version});

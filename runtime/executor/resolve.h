@@ -1,7 +1,7 @@
 #pragma once
-// A device's program with everything looked up that can be known before the first step: which item an action belongs
-// to, which tensors it waits for, which channel a transfer takes, when an item's slot is free. Refuses programs that
-// the executor could not run to their end.
+// A device's program with everything resolved that is known before the first step: which item an action belongs to,
+// which tensors it waits for, which channel a transfer uses, when an item's slot is free. Rejects programs that the
+// executor could not run to completion.
 
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,7 @@ struct Instance {
   bool operator==(const Instance&) const = default;
 };
 
-/// A value, or a gradient, of an item as it is put together from received messages.
+/// A value, or a gradient, of an item, assembled from received messages.
 struct Arrival {
   const BoundaryRow* boundary = nullptr;
   wire::SampleRange item;
@@ -44,13 +44,13 @@ struct ResolvedAction {
   size_t instance = 0;
   /// Sends, receives and slices: index into ResolvedProgram::transfers.
   size_t transfer = 0;
-  /// F, B and I: arrivals that are put into the slot first. CONCAT: the one that it puts there.
+  /// F, B and I: arrivals that are put into the slot first. CONCAT: the arrival that it puts there.
   std::vector<size_t> arrivals;
   /// The item's last action: its slot is cleared afterwards.
   bool ends_item = false;
   /// First sample of the update that the item belongs to, or that is reduced or stepped.
   int64_t update = 0;
-  /// Steps: a later action reads the version before the one that is made.
+  /// Steps: a later action reads the version that precedes the new one.
   bool keeps_version = false;
 };
 
@@ -59,14 +59,14 @@ struct ResolvedProgram {
   std::vector<ResolvedAction> actions;
   std::vector<Arrival> arrivals;
   std::vector<Transfer> transfers;
-  /// All channels with an end on this rank, transfers and collectives.
+  /// All channels with an end on this rank: transfers and collectives.
   std::vector<ChannelSpec> channels;
 };
 
-/// The device that holds a stage's replica. Throws RunError (kBadSchedule) where none does.
+/// The device that holds a stage's replica. Throws RunError (kBadSchedule) if none does.
 int32_t device_of(const PlanTable& plan, int32_t stage, int32_t replica);
 
-/// The row of a stage's shared group, or null where only that stage holds it.
+/// The row of a stage's shared group, or null if no other stage holds it.
 const GroupRow* shared_group(const PlanTable& plan, int32_t group);
 
 /// "F of samples [4,8) (micro-batch 1) of stage 2, replica 0".

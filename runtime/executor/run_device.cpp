@@ -1,4 +1,4 @@
-// The story of one rank: check the folder, meet the others, load the stages, train, tell rank 0.
+// The main program of a rank: check the folder, join the run, load the stages, train, report to rank 0.
 
 #include <unistd.h>
 
@@ -52,10 +52,10 @@ class Rank {
   Rank(const DeviceProgram& program, const wire::RunOptions& options)
       : program_(program), plan_(*program.plan), options_(options) {}
 
-  /// Returns whether it has run all steps, rather than ended early because all ranks agreed to.
+  /// Returns whether it ran all steps; false if all ranks agreed to end early.
   bool run();
   std::string where() const { return channels_ ? channels_->where() : "before the first action"; }
-  /// Tells the others that this rank fails.
+  /// Tells the others that this rank has failed.
   void leave(const std::string& problem) {
     if (channels_) channels_->leave(problem);
     if (control_) control_->leave(problem);
@@ -90,7 +90,7 @@ class Rank {
   std::vector<StageState> states_;
   std::unique_ptr<Channels> channels_;
   KeptOutputs outputs_;
-  /// A member: where the run fails, a thread that writes for it must not hold up the news.
+  /// A member, so that when the run fails, its writer thread does not delay the error report.
   std::optional<CheckpointSession> checkpoints_;
   wire::RunResult result_;
 };
@@ -99,7 +99,7 @@ bool Rank::run() {
   if (!options_.output.record_steps.empty() || !options_.output.follow_steps.empty())
     fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/serial");
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
-  // First of all: from here on the others learn at once what becomes of this rank.
+  // Join first: from here on the others learn immediately if this rank fails.
   if (plan_.device_count > 1) control_ = join_run(rendezvous);
   if (options_.launch.pin) pin(rendezvous.local_rank);
   const std::string folder = find_folder(options_.launch.folder);
@@ -110,7 +110,7 @@ bool Rank::run() {
   if (rendezvous.first_on_host) check_data(options_, folder);
   take_kernels(folder);
   const ResolvedProgram resolved = resolve(program_);
-  // First the device: a transport between GPUs works on the one that is chosen.
+  // Open the device first: a GPU transport uses the device that is current.
   device_ = open_device(options_.launch.device, rendezvous.local_rank);
   device_->plan_arena(program_.arena_bytes);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
@@ -136,7 +136,7 @@ bool Rank::run() {
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   if (result_.complete) save(executor.gather());
-  executor.gather().broadcast({});  // no rank ends well before rank 0 has all
+  executor.gather().broadcast({});  // no rank exits successfully before rank 0 has everything
   leave("");
   if (program_.device == 0) print_result(options_, result_);
   return result_.complete;
@@ -160,7 +160,7 @@ std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
     fail(Code::kUsage, "--feed: the ranks are on several hosts, and a feeder shares its memory with one",
          "run all ranks on the feeder's host, or write the data as files for --data");
   if (name == "auto") return open_auto(setup);
-  if (name == "gloo") name = "tcp";  // what it was called
+  if (name == "gloo") name = "tcp";  // its former name
   if (name == "nccl" && device_->is_host())
     fail(Code::kUsage, "NCCL passes messages between GPUs, and this run computes on the CPU",
          "add --device cuda, or take --transport shm or tcp");
@@ -185,7 +185,7 @@ void Rank::pin(int32_t local_rank) {
 
 int Rank::threads() const { return options_.launch.threads > 0 ? options_.launch.threads : std::max(1, plan_.threads); }
 
-// Those of rank 0's folder: another host may have measured others, and would compute other bits.
+// Use the table of rank 0's folder: another host may have measured a different one, and would compute different bits.
 void Rank::take_kernels(const std::string& folder) {
   constexpr const char* kKey = "kernels";
   std::string table = program_.device == 0 ? read_measured_kernels(folder) : std::string();
@@ -226,8 +226,8 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .share = share});
 }
 
-// The feeder answers with the first batch that is asked for. All ranks wait for it here, none for the others'
-// computing.
+// The feeder announces its name with the first batch. All ranks wait for it here, before any of them waits for
+// another's compute.
 void Rank::take_name_of_feed(Data& data) {
   if (options_.data.feed.empty() || checkpoints_->first_step() >= options_.data.steps) return;
   data.samples_of(checkpoints_->first_step());
@@ -312,7 +312,7 @@ void Rank::gather_staleness(Gather& gather, const ServedUpdates* served) {
     for (const wire::Staleness& measured : from_bytes<wire::Staleness>(bytes)) result_.staleness = measured;
 }
 
-// The rank with the loss knows only what it has received.
+// The rank with the loss sees only what it has received; the cause may lie on this rank.
 void Rank::tell_of_cause(const StepExecutors& executor) const {
   const std::optional<std::string> found = executor.find_not_finite();
   if (!found) return;
@@ -393,9 +393,9 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   };
   const int code =
       run_main(plan, argc, argv, body, [&] { return rank ? rank->where() : std::string("before the first action"); });
-  // After this rank's own message, so that the cause is read first.
+  // Leave after printing this rank's own message, so that the cause is read first.
   if (rank && !problem.empty()) rank->leave(problem);
-  // Threads of a transport may wait for ever on a peer that is gone; a run that failed has nothing to tidy up.
+  // Threads of a transport may wait forever for a peer that is gone; a failed run has nothing to clean up.
   if (code != 0) std::_Exit(code);
   return complete ? code : wire::kExitPartial;
 }
@@ -407,7 +407,7 @@ const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, co
          "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
   const auto index = static_cast<size_t>(rank.value_or(0));
   if (index == programs.size() && options.optimizer.staleness)
-    return programs.front();  // the server's tables are these
+    return programs.front();  // the server uses the same tables
   if (index >= programs.size())
     fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
          text("start ", programs.size(), " ranks"));

@@ -1,5 +1,5 @@
 #pragma once
-// What each stage of a rank does with its time: a few numbers per step, where a trace has every action (tracer.h).
+// How each stage of a rank spends its time: a few numbers per step, where a trace records every action (tracer.h).
 
 #include <chrono>
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace graphpipe::runtime {
 
 struct StageNumbers {
   int32_t stage = -1, replica = 0;
-  /// Seconds of the rank's thread in the stage's actions: while one has what it needs (on a GPU until its kernels are
-  /// queued), and while one waits for messages, for reductions, or for a send that still reads its memory.
+  /// Seconds of the rank's thread in the stage's actions. busy: the action has what it needs (on a GPU, until its
+  /// kernels are queued); waiting: it waits for messages, for reductions, or for a send that still reads its memory.
   double busy = 0, waiting = 0;
 };
 
@@ -21,7 +21,7 @@ class StageMeter {
   explicit StageMeter(const std::vector<Instance>& instances);
 
   void begin(size_t instance);
-  /// The action that has begun has what it waited for.
+  /// The current action has what it waited for.
   void ready();
   void end();
   /// By instance, since the last call.

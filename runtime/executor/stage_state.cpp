@@ -27,14 +27,14 @@ const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safeten
   return *place;
 }
 
-// Of the step's last update; undefined where there is none.
+// The gradient of the step's last update; undefined if there is none.
 at::Tensor last_gradient(const StageState& state, size_t index) {
   if (state.gradients.empty()) return {};
   const at::Tensor& gradient = state.gradients.rbegin()->second[index];
   return gradient.defined() ? dense_gradient(gradient) : gradient;
 }
 
-// Nothing sums it over copies or steps, and the update takes it as it is.
+// Whether nothing sums the gradient over copies or steps, and the update accepts it in sparse form.
 bool may_stay_sparse(const PlanTable& plan, const StageState& state, size_t index) {
   return plan.stages[static_cast<size_t>(state.entry->stage)].replicas == 1 &&
          shared_group(plan, state.entry->params[index].group) == nullptr &&
@@ -42,12 +42,12 @@ bool may_stay_sparse(const PlanTable& plan, const StageState& state, size_t inde
          state.optimizer.takes_rows(index, state.weights[index]);
 }
 
-// Beside those of optimizers (named_optimizer_states).
+// In addition to those of optimizers (named_optimizer_states).
 constexpr const char *kGradientSum = "gradient_sum", *kAverage = "ema", *kLossScale = "loss_scale/";
 
 std::string state_name(const std::string& kind, const ParamRow& row) { return kind + "/" + row.name; }
 
-// False where the file has none.
+// Returns false if the file does not have the tensor.
 bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamRow& row, const StateLookup& find,
                        const Device& device) {
   const at::Tensor found = find(state_name(kind, row));
@@ -60,7 +60,7 @@ bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamR
   return true;
 }
 
-// All of it, or nothing: what was never updated has no state.
+// All of the state or none: a parameter that was never updated has none.
 void take_rule_state(StageState& state, size_t index, const StateLookup& find, const Device& device) {
   const ParamRow& row = state.entry->params[index];
   ParameterState parts = state.optimizer.fresh_state(index, state.weights[index]);
@@ -74,14 +74,14 @@ void take_rule_state(StageState& state, size_t index, const StateLookup& find, c
 }
 
 at::Tensor load_parameter(const ParamRow& row, const WeightFiles& files) {
-  // Constants are part of the model: what a run saves does not hold them.
+  // Constants are part of the model: files that a run saves do not contain them.
   const bool is_own = files.own != nullptr && row.role != ParamRole::kConstant;
   const Safetensors& file = is_own ? *files.own : files.folder;
   const TensorPlace& place =
       place_of(row, row.tensor.type, file,
                is_own ? "pass --weights a file that `run --save` of this model wrote" : "generate the folder again");
   const at::Tensor mapped = file.view(place);
-  // The folder's own weights were looked at when they were written, and are those that the manifest names.
+  // The folder's own weights were checked when they were written, and the manifest's digest covers them.
   const auto not_finite = is_own ? wire::find_not_finite(row.tensor.type, place.dims, bytes_in(mapped)) : std::nullopt;
   if (not_finite)
     fail(Code::kBadData, text("the weights ", quoted(ModelText(row.name)), ": ", *not_finite),
@@ -263,7 +263,7 @@ void take_optimizer_states(StageState& state, const StateLookup& find, const Dev
              "go on with the same --accumulate");
       state.gradient_sums[index] = sum;
     }
-    // Without one in the file it begins with the weights, which are loaded by now.
+    // Without an average in the file it starts from the weights, which are loaded by now.
     if (state.averages.empty()) continue;
     state.averages[index].copy_(state.optimizer.updated_weight(index, state.weights[index]));
     take_state_tensor(state.averages[index], kAverage, row, find, device);

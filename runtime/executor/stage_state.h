@@ -1,6 +1,6 @@
 #pragma once
 // What a replica of a stage keeps between actions: weights, gradients, optimizer state. Shared by the executor and the
-// serial interpreter, which differ in everything that moves.
+// serial interpreter, which share nothing that moves data.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,87 +24,89 @@ struct StageState {
   std::vector<size_t> trainable;    // parameter indices, ascending
   std::vector<at::Tensor> weights;  // the newest version, by parameter
   int32_t newest = 0;               // its number in this step
-  /// Versions that are still read. Only trainable parameters have copies: what no optimizer changes is one tensor in
-  /// all versions, so BatchNorm's statistics are those of all items, whichever version they read.
+  /// Versions that are still read. Only trainable parameters are copied: tensors that no optimizer changes are the same
+  /// in all versions, so BatchNorm's statistics are those of all items, whichever version they read.
   std::map<int32_t, std::vector<at::Tensor>> older;
-  /// By first sample of the update, by parameter; undefined until the first share. The last update's go as the step
-  /// ends, so that their memory serves the activations of the next one; where they are kept, as that one begins.
+  /// By first sample of the update, then by parameter; undefined until the first share. Those of the last update are
+  /// released when the step ends, so that their memory serves the activations of the next one; if they are kept, when
+  /// the next step begins.
   std::map<int64_t, std::vector<at::Tensor>> gradients;
   bool keeps_gradients = false;
   Optimizer optimizer;
   /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
   const UpdateSettings* updates = nullptr;
-  int64_t step = 0;  // of the whole training, from 0
-  /// Where gradients are of a scaled loss: the rank's scale, which must outlive the state; and its reciprocal in this
-  /// step.
+  int64_t step = 0;  // within the whole training, from 0
+  /// If gradients are those of a scaled loss: the rank's scale, which must outlive the state; and its reciprocal in
+  /// this step.
   LossScale* loss_scale = nullptr;
   double gradient_factor = 1;
-  /// What the learning rate is multiplied with in this stage (replica_rate).
+  /// The factor on the learning rate in this stage (replica_rate).
   double rate = 1;
-  /// Updates of this step whose gradients are what the optimizer takes (update_weights.h).
+  /// Updates of this step whose gradients are already prepared for the optimizer (update_weights.h).
   std::set<int64_t> prepared;
-  /// By parameter: of the steps since the last update, undefined where there are none; and the moving average of the
-  /// weights, which replica 0 keeps where the run asks for it.
+  /// By parameter: the gradient sum since the last update, undefined if there is none; and the moving average of the
+  /// weights, which replica 0 keeps if the run asks for it.
   std::vector<at::Tensor> gradient_sums, averages;
 };
 
-/// Where a run's first weights come from.
+/// Where a run's initial weights come from.
 struct WeightFiles {
-  /// The generated folder's: all parameters and constants of the model.
+  /// The generated folder's file: all parameters and constants of the model.
   const Safetensors& folder;
-  /// What an earlier run has saved, to be used in place of the folder's parameters; null: nothing.
+  /// A file that an earlier run saved, used instead of the folder's parameters; null: none.
   const Safetensors* own = nullptr;
 };
 
-/// Loads the stage's parameters onto the device: on the CPU private copies of what training changes and the mapping
-/// itself of the rest. Throws RunError (kMalformedFile) where a file does not fit the table. The files and the settings
+/// Loads the stage's parameters onto the device: on the CPU, private copies of what training changes and the mapping
+/// itself for the rest. Throws RunError (kMalformedFile) if a file does not fit the table. The files and the settings
 /// must outlive the state.
 StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files, const UpdateSettings& updates,
                       const Device& device);
 
-/// R(s)/R(0), the replicas of the stage over those of the first one, where the run scales learning rates by them; else
-/// 1 (docs/training.md, Optimizers).
+/// R(s)/R(0), the number of replicas of the stage over that of the first one, if the run scales learning rates by it;
+/// otherwise 1 (docs/training.md, Optimizers).
 double replica_rate(const PlanTable& plan, const UpdateSettings& settings, int32_t stage);
 
-/// Forgets the gradients of the step before; the newest version becomes version 0.
+/// Discards the gradients of the previous step; the newest version becomes version 0.
 void begin_step(StageState& state, int64_t step);
-/// Lets go what nothing reads any more.
+/// Releases versions that are no longer read.
 void end_step(StageState& state);
-/// The version's parameters. GP_CHECKs that it exists: programs are checked when they are resolved.
+/// The parameters of a version. GP_CHECKs that it exists: programs are checked when they are resolved.
 const std::vector<at::Tensor>& weights_of(const StageState& state, int32_t version);
 void free_version(StageState& state, int32_t version);
 /// The accumulators of the update that begins at this sample.
 std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update);
-/// Gives every trainable parameter a gradient, zeros where no item had a share: a dense one, but for those by rows
-/// (kernels/table_rows.h) that no other copy of the stage or of the weight adds to and the update takes as they are.
+/// Gives every trainable parameter a gradient, zeros if no item had a share. Gradients are dense, except those by rows
+/// (kernels/table_rows.h) to which no other copy of the stage or of the weight contributes and which the update accepts
+/// in that form.
 void complete_gradients(const PlanTable& plan, const StageState& state, std::vector<at::Tensor>& gradients);
-/// Takes what training changes, trainable parameters and running statistics, from such a file as --save writes.
+/// Loads what training changes, trainable parameters and running statistics, from a file that --save wrote.
 void take_weights(StageState& state, const Safetensors& file, const Device& device);
 
-/// As the optimizer has them: the main weights of those that have some.
+/// As the optimizer sees them: the main weights, if there are any.
 std::vector<NamedTensor> named_updated_parameters(const StageState& state, const Device& device);
-/// Under their ONNX names and on the CPU: the parameters that --save writes (constants are no parameters), the same
-/// with the moving averages of those that train, and the gradients.
+/// Under their ONNX names and on the CPU: the parameters that --save writes (constants are not parameters), the same
+/// with moving averages in place of those that train, and the gradients.
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_averages(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_gradients(const StageState& state, const Device& device);
-/// Of the last update, as wire::step_file says: second moments where updates divide by their root, and float64 pairs.
+/// After the last update, as described at wire::step_file: second moments if updates divide by their root, and float64
+/// pairs.
 std::vector<NamedTensor> named_second_moments(const StageState& state, const Device& device);
 std::vector<NamedTensor> named_update_scales(const StageState& state, const Device& device);
 
-/// What a training that goes on needs beside the parameters, on the CPU: "exp_avg/NAME" and the like of every trainable
-/// parameter, what the optimizer remembers of it, "gradient_sum/NAME" between two updates, and "ema/NAME", its moving
-/// average; with stage 0 also "loss_scale/". A state's name holds no '/', so that the first one ends it. On the host
+/// What a resumed training needs in addition to the parameters, on the CPU: for every trainable parameter the
+/// optimizer's state, "exp_avg/NAME" and the like, "gradient_sum/NAME" between two updates, and "ema/NAME", its moving
+/// average; with stage 0 also "loss_scale/". The name of a state contains no '/', so the first one ends it. On the host
 /// these are the tensors themselves, which the next step changes.
 std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device);
-/// Goes on from what named_optimizer_states gave, of any plan of the same model and optimizer. A parameter of which the
-/// file has nothing begins anew. Throws RunError (kMalformedFile) where the file holds only a part of a parameter's
-/// state, or one of another type or shape.
-/// `find` gives the tensor of such a name, undefined where there is none.
+/// Restores what named_optimizer_states returned, under any plan of the same model and optimizer. A parameter without
+/// any state in the file starts afresh. Throws RunError (kMalformedFile) if the file holds only part of a parameter's
+/// state, or state of another type or shape. `find` returns the tensor of such a name, or an undefined one.
 using StateLookup = std::function<at::Tensor(const std::string& name)>;
 void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device);
 
-/// 1/N as the stage's loss-scale slot takes it.
+/// 1/N, in the form that the stage's loss-scale slot takes.
 at::Tensor loss_scale_tensor(double divisor);
 
 }  // namespace graphpipe::runtime

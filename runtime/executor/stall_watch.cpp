@@ -7,13 +7,13 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Waits shorter than this part of the time-out, nearly all, look at no rank.
+// Waits shorter than this fraction of the time-out, which is nearly all, do not look at any rank.
 constexpr double kFirstMoments = 1.0 / 16;
-// Of the time between two looks at most this part of the time-out counts: a process that was stopped, or whose host
-// slept, did not wait meanwhile, and neither did its peers.
+// Of the time between two looks, at most this fraction of the time-out counts: a process that was stopped, or whose
+// host slept, did not wait meanwhile, and neither did its peers.
 constexpr double kMaxBetweenLooks = 1.0 / 8;
 
-// All but the beats, which go on while a rank waits.
+// Everything but the beats, which continue while a rank waits.
 bool does_the_same(const Activity& a, const Activity& b) {
   const auto work = [](const Activity& activity) {
     return std::tuple(activity.op, activity.stage, activity.replica, activity.range.first, activity.range.last,
@@ -60,14 +60,14 @@ std::optional<Stall> StallWatch::find(int32_t peer, const std::vector<std::optio
     if (!then || !current) return Stall{.culprit = rank, .last = current};
     if (!does_the_same(*then, *current)) return std::nullopt;
     if (!waits(*then, *current)) return Stall{.culprit = rank, .last = current};
-    if (current->waits_for == rank) return std::nullopt;  // for its disk, and it says that it does
+    if (current->waits_for == rank) return std::nullopt;  // it works outside its actions, such as writing to disk
     rank = current->waits_for;
   }
   return find_deadlock(now);
 }
 
-// A rank names one of the ranks that it waits for; what it does for others meanwhile may hang on another one. So the
-// cycle is real only if nobody goes on.
+// A rank publishes only one of the ranks that it waits for; what it does for others meanwhile may depend on another
+// one. So the cycle is a deadlock only if no rank makes progress.
 std::optional<Stall> StallWatch::find_deadlock(const std::vector<std::optional<Activity>>& now) const {
   Stall stall{.culprit = rank_, .last = std::nullopt};
   for (int32_t rank = 0; rank < ranks_; ++rank) {

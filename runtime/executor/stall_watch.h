@@ -1,7 +1,7 @@
 #pragma once
-// Whether a wait is for ranks that work or for one that does not go on. A rank may rightly wait for long while others
-// compute, so time alone says nothing: what the ranks on the way to the one that keeps it waiting do now is compared
-// with what they did a stall time-out ago.
+// Distinguishes a wait for ranks that are working from a wait for one that has stalled. A rank may legitimately wait
+// for long while others compute, so time alone says nothing: the current activity of the ranks along the chain of waits
+// is compared with their activity one stall time-out ago.
 
 #include <chrono>
 #include <functional>
@@ -14,27 +14,28 @@ namespace graphpipe::runtime {
 
 /// Why a wait will not end.
 struct Stall {
-  /// The rank that made no progress; the waiting rank itself where ranks are deadlocked.
+  /// The rank that made no progress; the waiting rank itself if the ranks are deadlocked.
   int32_t culprit = -1;
-  /// What the culprit does, where that is known.
+  /// The culprit's activity, if it is known.
   std::optional<Activity> last;
 };
 
 class StallWatch {
  public:
-  /// Transport::activity_of, or what stands for it.
+  /// Transport::activity_of, or a substitute for it.
   using Lookup = std::function<std::optional<Activity>(int32_t rank)>;
 
-  /// Of a wait of `rank`, one of `ranks`. Infinite seconds: it never finds a stall.
+  /// Watches a wait of `rank`, one of `ranks`. With infinite seconds it never finds a stall.
   StallWatch(double seconds, int32_t rank, int32_t ranks, Lookup lookup)
       : seconds_(seconds), rank_(rank), ranks_(ranks), lookup_(std::move(lookup)) {}
 
-  /// Something moved.
+  /// Call it when something has moved.
   void restart();
-  /// Call it again and again while nothing moves; `peer` is the rank that is waited for. Finds a stall once the chain
-  /// of who waits for whom, from `peer` on, has done nothing new for the time-out and ends at a rank that computes the
-  /// same action all along, that was stopped in its wait, or of which nothing is known; a rank that waits for itself
-  /// works on something beside its actions. Or once it is a cycle and no rank at all has done anything new.
+  /// Call it repeatedly while nothing moves; `peer` is the rank that is waited for. Follows the chain of ranks that
+  /// wait for each other, starting at `peer`. Finds a stall once no rank of the chain has changed its activity for the
+  /// time-out and the chain ends at a rank that has been computing the same action throughout, was stopped in its wait,
+  /// or of which nothing is known (a rank that waits for itself is working outside its actions); or once the chain is a
+  /// cycle and no rank at all has changed its activity.
   std::optional<Stall> look(int32_t peer);
 
  private:

@@ -15,10 +15,10 @@ namespace {
 
 constexpr int64_t kOutlives = std::numeric_limits<int64_t>::max();
 constexpr int64_t kOutside = -1;
-/// Each takes time: where steps go on changing, the last plan stays.
+/// Planning takes time: if the steps keep changing, the last plan stays.
 constexpr int kMaxPlans = 16;
-/// Lifetimes of messages differ from step to step: what takes longer than this is done again only after so many times
-/// as long, so that a run spends little of its time on it.
+/// Lifetimes of messages differ from step to step: planning that takes longer than kShortSeconds is repeated only after
+/// kPause times its duration, so that a run spends little of its time on it.
 constexpr double kShortSeconds = 0.2, kPause = 50;
 
 int64_t thread_page_faults() {
@@ -27,7 +27,7 @@ int64_t thread_page_faults() {
   return usage.ru_minflt + usage.ru_majflt;
 }
 
-/// What earlier steps have freed stays with the C library (allocator.cpp); the arena takes its place.
+/// Memory that earlier steps have freed stays with the C library (allocator.cpp); the arena replaces it.
 void give_back_free_memory() {
 #if defined(__GLIBC__)
   malloc_trim(0);
@@ -74,7 +74,7 @@ StepArena::Grant StepArena::request(int64_t bytes) {
   return {.ticket = ticket};
 }
 
-// Whether nothing lies there; from here on the request does.
+// Returns whether the range is free; if so, the request occupies it from here on.
 bool StepArena::occupy(int64_t offset, int64_t bytes, Ticket ticket) {
   const auto above = std::ranges::lower_bound(live_, offset, {}, &Block::offset);
   if (above != live_.end() && above->offset < offset + bytes) return false;
@@ -131,7 +131,7 @@ void StepArena::end_step() {
 
 void StepArena::end_planned(bool as_planned, int64_t steps) {
   numbers_.steps += steps;
-  // A step that ends early made no request that the plan lacks, but is none that it describes.
+  // A step that ends early made no request that the plan lacks, but it does not match the plan either.
   numbers_.fallback_steps += fallbacks_ > 0 || !as_planned ? steps : 0;
   numbers_.fallbacks = fallbacks_;
   numbers_.page_faults = thread_page_faults() - faults_before_;
@@ -148,7 +148,7 @@ void StepArena::make_plan(Kind& kind, const std::vector<Request>& requests) {
   std::vector<size_t> index;
   for (size_t i = 0; i < requests.size(); ++i) {
     if (requests[i].end == kOutlives) continue;
-    // With its namespace: unity builds see other types of that name.
+    // Qualified: unity builds see other types of that name.
     buffers.push_back({static_cast<int64_t>(i), requests[i].end, graphpipe::Bytes(requests[i].bytes),
                        graphpipe::Bytes(kStepAlignment)});
     index.push_back(i);

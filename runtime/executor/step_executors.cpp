@@ -67,7 +67,7 @@ void StepExecutors::serve(ServedUpdates& served) {
 std::vector<StepOutcome> StepExecutors::run_steps(int64_t first, int64_t last) {
   const int64_t samples = last - first == 1 ? data_.samples_of(first) : (last - first) * program_.plan->batch;
   Executor& now = executor_of(samples);
-  // Messages of one are not looked after by the other.
+  // An executor does not look after the messages of another.
   if (&now != last_) last_->finish();
   last_ = &now;
   return now.run_steps(first, last);

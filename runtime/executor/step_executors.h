@@ -1,7 +1,7 @@
 #pragma once
-// The executors of a rank: one of the plan's program, others of fewer samples (shorter_program.h): where the data end
-// with fewer ones than a batch, and where a program of several steps must drain before its last. All work on the same
-// states and channels, one after the other.
+// The executors of a rank: one for the plan's program and others for fewer samples (shorter_program.h), needed if the
+// data end with a partial batch, or if a program of several steps must drain early. All use the same states and
+// channels, one after the other.
 
 #include <functional>
 #include <map>
@@ -13,12 +13,12 @@ namespace graphpipe::runtime {
 
 class StepExecutors {
  public:
-  /// `resolved` is that of `program`; `states` are those of resolved.instances, in order. Throws RunError (kUsage)
-  /// where the data ask for steps that the schedule does not allow.
+  /// `resolved` is that of `program`; `states` are those of resolved.instances, in order. Throws RunError (kUsage) if
+  /// the data require steps that the schedule does not allow.
   StepExecutors(const DeviceProgram& program, const ResolvedProgram& resolved, Channels& channels, Data& data,
                 const Device& device, std::vector<StageState>& states, uint64_t seed, const UpdateSettings& settings);
 
-  /// As those of an Executor.
+  /// Like those of Executor.
   void trace(Tracer& tracer);
   void meter(StageMeter& meter);
   void skip_anomalies(StepGuard& guard);
@@ -27,7 +27,7 @@ class StepExecutors {
   void serve(ServedUpdates& served);
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }
-  /// Runs the steps [first, last), as many as the plan's program is of or fewer, and drains.
+  /// Runs the steps [first, last), at most as many as the plan's program covers, and drains.
   std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
   void finish();
   Gather& gather() { return whole_.gather(); }
@@ -38,9 +38,9 @@ class StepExecutors {
     ResolvedProgram resolved;
     std::optional<Executor> executor;
   };
-  /// Of the first so many samples of the program.
+  /// For the first `samples` samples of the program.
   Executor& executor_of(int64_t samples);
-  /// Does it to all executors, those that are still to be made included.
+  /// Applies it to all executors, including those that are created later.
   void for_all(std::function<void(Executor&)> prepare);
 
   const DeviceProgram& program_;

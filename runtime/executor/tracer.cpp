@@ -13,7 +13,7 @@ namespace {
 using wire::ActionOp;
 using wire::ActionRow;
 
-/// How far numbers are from those of simulated devices in a joined file.
+/// Offset of process numbers from those of simulated devices in a joined file.
 constexpr size_t kFirstProcess = 1'000'000;
 constexpr size_t kFirstArrow = size_t{1} << 32;
 
@@ -24,13 +24,13 @@ TraceKind kind_of(ActionOp op) {
   return {0, "compute"};
 }
 
-/// What clock a rank's times are on: ranks of one boot of one host share it.
+/// Identifies the clock of a rank's times: ranks on one host since the same boot share it.
 struct HostClock {
   int64_t zero = 0;
   uint64_t host = 0;
 };
 
-/// What a rank says before its events.
+/// What a rank sends before its events.
 struct TraceCard {
   HostClock clock;
   int64_t dropped = 0;
@@ -141,7 +141,7 @@ std::optional<CollectedTrace> Tracer::collect(Gather& gather, const PlanTable& p
   for (size_t rank = 0; rank < events.size(); ++rank) {
     const TraceCard card = from_bytes<TraceCard>(cards[rank]).at(0);
     dropped += card.dropped;
-    // On another host all began at the barrier before the first step: as near as messages tell.
+    // Ranks on other hosts all began at the barrier before the first step: as close as messages can tell.
     const int64_t shift = card.clock.host == own.clock.host ? card.clock.zero - own.clock.zero : 0;
     writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift, card.dropped);
   }

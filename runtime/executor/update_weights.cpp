@@ -10,7 +10,7 @@ namespace {
 
 bool is_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
 
-// The mean of the gradients since the last update takes their place where the step makes one.
+// If the step makes an update, the mean of the gradients since the last update replaces them.
 void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
   at::Tensor& sum = state.gradient_sums[index];
   if (sum.defined()) sum.add_(gradient);

@@ -35,8 +35,8 @@ class Synthetic : public Data {
   int64_t samples_of(int64_t) override { return batch_; }
   int64_t steps_per_epoch() const override { return 1; }
   int64_t rest() const override { return batch_; }
-  // All steps have the same samples. They are drawn once, since to draw them may take longer than a step, and kept as
-  // bytes, since tensors would count as memory of the training.
+  // All steps have the same samples. They are drawn once, since drawing may take longer than a step, and kept as bytes,
+  // since tensors would count as memory of the training.
   at::Tensor item(const DataRow& row, int64_t, wire::SampleRange range) override {
     std::vector<std::byte>& kept = kept_[{row.name, range.first, range.size()}];
     if (kept.empty()) {

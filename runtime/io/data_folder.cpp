@@ -1,4 +1,4 @@
-// Data in files: one .npy per name, or ONNX's test data.
+// Data in files: one .npy per name, or ONNX test data.
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -27,7 +27,7 @@ namespace {
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-/// Cuts samples out of arrays, which are opened once and checked against the row that asks first.
+/// Slices samples out of arrays, which are opened once and checked against the first row that asks for them.
 class StoredData : public Data {
  public:
   StoredData(wire::OpenData open, const wire::DataTable& table, int64_t batch, const wire::OrderRule& rule,
@@ -64,7 +64,7 @@ class StoredData : public Data {
     if (row.tensor.batch_axis >= 0 && !next.empty()) prefetch_->begin({&row, step + 1, next});
   }
 
-  // Fills `bytes` with the samples, first axis samples. Called by the rank and by the thread that reads ahead.
+  // Fills `bytes` with the samples, sample axis first. Called by the rank and by the thread that reads ahead.
   void gather(const DataRow& row, int64_t step, wire::SampleRange range, std::span<std::byte> bytes) {
     const std::lock_guard lock(mutex_);
     const Opened& opened = open_once(row);
@@ -72,7 +72,7 @@ class StoredData : public Data {
     if (row.tensor.batch_axis < 0) return copy_samples(opened, opened.parts.front(), 0, 1, bytes.size(), to);
     const size_t sample_bytes = range.empty() ? 0 : bytes.size() / static_cast<size_t>(range.size());
     const std::vector<int64_t> rows = order_.rows(step, range);
-    // A run of consecutive samples of one part at a time.
+    // Copies one run of consecutive samples of one part at a time.
     for (size_t i = 0; i < rows.size();) {
       const Part& part = part_of(opened, rows[i]);
       size_t end = i + 1;
@@ -112,7 +112,7 @@ class StoredData : public Data {
     return found->second;
   }
 
-  // The launcher has looked already; the files may have changed since.
+  // The launcher has checked this already, but the files may have changed since.
   void check_samples(const Opened& opened, int64_t samples) const {
     if (!opened.entry.has_samples() || samples == order_.samples()) return;
     throw RunError(Diagnostic{.code = Code::kBadData,
@@ -142,7 +142,7 @@ class StoredData : public Data {
     else wire::copy_padded(elements, from, opened.entry.fill, dims, place);
   }
 
-  // A mask may hold infinities on purpose, so this is no error here; a loss that is not finite ends the run.
+  // A mask may hold infinities on purpose, so this is not an error here; a non-finite loss ends the run.
   static void report_not_finite(const Opened& opened, const wire::DataArray& array, size_t skipped,
                                 std::span<const std::byte> elements) {
     const ElementType type = array.type;
@@ -164,7 +164,7 @@ class StoredData : public Data {
   wire::DataTable table_;
   std::mutex mutex_;
   std::map<std::string, Opened> arrays_;
-  std::optional<Prefetch> prefetch_;  // its thread uses all of the above
+  std::optional<Prefetch> prefetch_;  // last: its thread uses everything above
 };
 
 /// The tensors of all sets of ONNX test data, by name.
@@ -233,7 +233,7 @@ class TestDataFolder {
   std::map<std::string, at::Tensor> joined_;
 };
 
-/// What opens the arrays of a folder, and keeps them.
+/// Opens the arrays of a folder, and keeps them open.
 wire::OpenData opener_of(const std::string& folder, const wire::DataTable& table) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))

@@ -25,7 +25,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Read-only memory of a feeder: sealed, so that it cannot shrink under a reader.
+/// Read-only memory of a feeder: sealed, so that it cannot shrink while it is read.
 class FeedMemory {
  public:
   FeedMemory(int descriptor, size_t size) : size_(size) {
@@ -81,11 +81,11 @@ class FeedData : public Data {
   Descriptor socket_;
   std::optional<FeedMemory> memory_;
   wire::FeedOffer offer_;
-  int64_t step_ = -1;  // whose batch is here
+  int64_t step_ = -1;  // the step whose batch is held
   int64_t slot_ = 0;
 };
 
-// All ranks lose the same feeder; one of them says so to the user.
+// All ranks lose the same feeder; only one of them tells the user.
 void FeedData::fail_feed(const std::string& what, const std::string& hint) const {
   throw SharedRunError(Diagnostic{.code = Code::kPeerFailed,
                                   .severity = setup_.rank == 0 ? Severity::kError : Severity::kNote,
@@ -147,7 +147,7 @@ void FeedData::await_step(int64_t step) {
   slot_ = batch->slot;
 }
 
-// The next message of the feeder. `memory` takes a descriptor that comes with it.
+// The feeder's next message. `memory` receives the descriptor that comes with it.
 std::string FeedData::receive(int64_t step, Descriptor* memory) {
   pollfd waits{.fd = socket_.get(), .events = POLLIN, .revents = 0};
   int ready = 0;
@@ -203,7 +203,7 @@ at::Tensor FeedData::item(const DataRow& row, int64_t step, wire::SampleRange ra
   const int64_t offset = layout_[static_cast<size_t>(entry - setup_.table.entries.begin())];
   const std::byte* from = memory_->data() + slot_ * offer_.slot_bytes + offset + first;
   if (!to.empty()) std::memcpy(to.data(), from, to.size());
-  // The copy is looked at: the feeder may write into its memory at any time.
+  // Check the copy: the feeder may write to its memory at any time.
   const wire::DataArray copy{
       .type = row.tensor.type,
       .dims = stored.sizes().vec(),

@@ -1,5 +1,5 @@
 #pragma once
-// A file that others follow while a run writes it, in place: bytes are in it when append() returns.
+// A file that others follow while a run writes it, in place: the bytes are in the file when append() returns.
 
 #include <string>
 #include <string_view>
@@ -11,13 +11,13 @@ namespace graphpipe::runtime {
 class GrowingFile {
  public:
   enum class Begin {
-    kAnew,      // an old file's bytes go
-    kAtEnd,     // behind the bytes of an old file
-    kOnlyAnew,  // none may stand there
+    kAnew,      // truncates an existing file
+    kAtEnd,     // appends to an existing file
+    kOnlyAnew,  // the file must not exist
   };
-  /// Throws RunError (kEnvironment) here and below.
+  /// Throws RunError (kEnvironment), as append() does.
   GrowingFile(std::string path, Begin begin);
-  /// All of it, where the disk has room.
+  /// Appends all bytes, unless the disk is full.
   void append(std::string_view bytes) const;
 
  private:

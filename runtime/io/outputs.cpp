@@ -10,7 +10,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// A part's name is its first sample in this many digits, then the output's name.
+// A part's name is its first sample in this many digits, followed by the output's name.
 constexpr size_t kDigits = 20;
 
 }  // namespace

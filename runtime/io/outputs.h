@@ -1,6 +1,6 @@
 #pragma once
-// The model's outputs, of programs that only run forwards and of evaluations beside a training: kept item by item on
-// the rank that computes them, put together by samples at the end.
+// The model's outputs, for programs that only run forwards and for evaluations during training: kept item by item on
+// the rank that computes them, and assembled by sample at the end.
 
 #include "runtime/device/device.h"
 #include "runtime/io/safetensors.h"
@@ -10,10 +10,10 @@ namespace graphpipe::runtime {
 
 class KeptOutputs {
  public:
-  /// Keeps the outputs that an item's forward has left in its slot. `first_sample` counts over all steps.
+  /// Keeps the outputs that an item's forward has left in its slot. `first_sample` counts across all steps.
   void keep(const StageEntry& entry, const std::vector<at::Tensor>& slot, wire::SampleRange item, int64_t first_sample,
             const Device& device);
-  /// What was kept. The names put the parts of all ranks into the order of join_outputs.
+  /// The names sort the parts of all ranks into the order that join_outputs needs.
   const std::vector<NamedTensor>& parts() const { return parts_; }
   void clear() { parts_.clear(); }
 

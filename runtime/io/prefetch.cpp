@@ -19,7 +19,7 @@ Prefetch::~Prefetch() {
 void Prefetch::begin(const ReadRequest& request) {
   {
     const std::lock_guard lock(mutex_);
-    // What an earlier step was expected to ask for, and did not, is not asked for any more.
+    // Drop what an earlier step was expected to ask for but did not.
     while (!items_.empty() && items_.begin()->second.is_read && std::get<0>(items_.begin()->first) + 1 < request.step)
       items_.erase(items_.begin());
     if (!items_.try_emplace(key_of(request)).second) return;

@@ -1,8 +1,8 @@
 #pragma once
 // Reads the items of the next step while the current one computes. A rank asks for the same inputs and samples in every
-// step, so every request is repeated for the step after it, in the order of the requests, by a thread of its own: pages
-// are read, rows gathered and ids checked before the step asks. One step's inputs are held beside those in use; they
-// are no tensors, so the measured peak of tensor bytes does not count them.
+// step, so every request is repeated for the next step, in the order of the requests, by a separate thread: pages are
+// read, rows gathered and ids checked before the step asks. One step's inputs are held in addition to those in use;
+// they are not tensors, so the measured peak of tensor bytes does not include them.
 
 #include <condition_variable>
 #include <cstddef>
@@ -29,17 +29,17 @@ struct ReadRequest {
 
 class Prefetch {
  public:
-  /// `read` gathers the bytes of a request; it is called by the thread alone and may throw.
+  /// `read` gathers the bytes of a request; only the thread calls it, and it may throw.
   using Read = std::function<std::vector<std::byte>(const ReadRequest&)>;
   explicit Prefetch(Read read);
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
   ~Prefetch();
 
-  /// Begins to read it, unless it is read already. Its row must outlive this.
+  /// Starts to read it, unless it has been read already. Its row must outlive this.
   void begin(const ReadRequest& request);
-  /// The bytes of a request that was begun, once they are there; absent where it was not begun, or could not be read:
-  /// whoever reads it then sees the error where it belongs.
+  /// The bytes of a request that was begun, once they are available; absent if it was not begun, or could not be read:
+  /// the caller then reads it and gets the error in its own context.
   std::optional<std::vector<std::byte>> take(const ReadRequest& request);
 
  private:

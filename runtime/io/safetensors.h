@@ -1,7 +1,6 @@
 #pragma once
-// safetensors: 8 bytes of header length, a JSON header, then the tensors' bytes without holes, little-endian.
-// The reader is strict and maps the file, so that what is not looked at is not read; the writer sorts nothing: tensors
-// stand in the order given.
+// safetensors: 8 bytes of header length, a JSON header, then the tensors' bytes without gaps, little-endian. The reader
+// is strict and maps the file, so that only what is accessed is read; the writer keeps the tensors in the given order.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,8 +19,8 @@ struct TensorPlace {
   std::vector<int64_t> dims;
   size_t offset = 0;  // in the file
   size_t bytes = 0;
-  size_t file = 0;  // of those that were opened together
-  /// Whether the file has further names, under which others may write to it.
+  size_t file = 0;  // index among the files opened together
+  /// Whether the file has other hard links, through which others may write to it.
   bool is_shared = false;
 };
 
@@ -31,15 +30,15 @@ std::map<std::string, TensorPlace> read_safetensors_header(std::span<const std::
 class Safetensors {
  public:
   explicit Safetensors(const std::string& path) : Safetensors(std::vector{path}) {}
-  /// Several files as one; of a name that two of them hold, the first one's tensor. Throws RunError: kUnreadableFile,
+  /// Several files as one; if two of them hold a name, the first one's tensor wins. Throws RunError: kUnreadableFile,
   /// kMalformedFile.
   explicit Safetensors(const std::vector<std::string>& paths);
-  /// All weights of a generated folder: those of its safetensors file, and those that lie in data files as the model
-  /// has them (wire/weight_parts.h). Throws as above.
+  /// All weights of a generated folder: those of its safetensors file, and those in the model's own data files
+  /// (wire/weight_parts.h). Throws as above.
   static Safetensors of_folder(const std::string& folder);
-  /// Null where there is no such tensor.
+  /// Null if there is no such tensor.
   const TensorPlace* find(const std::string& name) const;
-  /// A tensor over the mapping: never write to it, and keep this object alive.
+  /// A tensor backed by the mapping: never write to it, and keep this object alive.
   at::Tensor view(const TensorPlace& place) const;
   const std::map<std::string, TensorPlace>& tensors() const { return tensors_; }
 
@@ -53,7 +52,7 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
-/// Hands the file's bytes over, piece by piece.
+/// Passes the file's bytes to `write`, piece by piece.
 void write_safetensors(const std::function<void(std::span<const std::byte>)>& write,
                        const std::vector<NamedTensor>& tensors);
 /// Writes an OutputFile. Throws RunError (kEnvironment).

@@ -52,7 +52,7 @@ void sha256_blocks(Sha256State& state, const unsigned char* data, size_t count) 
 }
 
 Sha256Digest sha256(std::span<const std::byte> bytes) {
-  // Asked for once: on a virtual machine the question takes longer than a frame's digest.
+  // Queried once: on a virtual machine the query takes longer than a frame's digest.
   static const Sha256Blocks of_cpu = sha256_blocks_of_cpu();
   const Sha256Blocks fold = of_cpu != nullptr ? of_cpu : sha256_blocks;
   Sha256State state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};

@@ -1,5 +1,5 @@
-// SHA-256 by Intel's SHA extensions (Intel 64 manual, volume 2: SHA256RNDS2, SHA256MSG1, SHA256MSG2). They hold the
-// state as {a,b,e,f} and {c,d,g,h} and do four rounds by two instructions.
+// SHA-256 with Intel's SHA extensions (Intel 64 manual, volume 2: SHA256RNDS2, SHA256MSG1, SHA256MSG2). They keep the
+// state as {a,b,e,f} and {c,d,g,h} and do four rounds in two instructions.
 
 #include "runtime/io/sha256_blocks.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// How data lie in files: the batch axis first, whatever axis of the tensor it is.
+// The layout of data in files: the batch axis first, whatever axis of the tensor it is.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,7 +19,7 @@ inline std::vector<int64_t> stored_dims(const DataRow& row, int64_t samples) {
   return dims;
 }
 
-/// What the row asks of its file.
+/// What the row expects of its file.
 inline wire::DataEntry entry_of(const DataRow& row) {
   return {.name = row.name,
           .type = row.tensor.type,

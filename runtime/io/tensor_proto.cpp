@@ -65,7 +65,7 @@ class Reader {
   std::optional<ElementType> type_;
   uint64_t data_type_ = 0;
   bool has_raw_ = false;
-  // Elements that were given one by one, as bits; how wide each is depends on the type, which may come after them.
+  // Elements that were given one by one, as bits; their width depends on the type, which may come after them.
   std::vector<uint64_t> elements_;
 };
 

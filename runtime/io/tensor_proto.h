@@ -1,6 +1,7 @@
 #pragma once
 // A strict reader of one ONNX TensorProto, as ONNX's test data folders hold them: input_0.pb, output_0.pb. Dense
-// tensors of the types that plans know, in the file itself, with exactly as many elements as the dims ask for.
+// tensors of the types that plans support, stored in the file itself, with exactly as many elements as the dims
+// require.
 
 #include <cstdint>
 #include <span>
@@ -18,7 +19,7 @@ struct StoredTensor {
   std::vector<std::byte> bytes;  // dense, little-endian
 };
 
-/// Throws RunError (kMalformedFile); `path` goes into the message.
+/// Throws RunError (kMalformedFile); `path` appears in the message.
 StoredTensor read_tensor_proto(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace graphpipe::runtime
