@@ -1,5 +1,5 @@
 #pragma once
-// The step's loss and what else a step tells.
+// The step's loss and the rest of a step's outcome.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,15 +17,15 @@ struct LossShare {
 struct StepOutcome {
   std::vector<LossShare> losses;
   int64_t samples = 0;
-  /// What the sums behind the losses are divided by; 0 where this rank computes no loss.
+  /// The divisor of the sums behind the losses; 0 if this rank computes no loss.
   double loss_divisor = 0;
-  /// Global gradient norm before clipping; negative where none was asked for.
+  /// Global gradient norm before clipping; negative if it was not requested.
   double gradient_norm = -1;
-  /// Why the step made no update; empty where it made them.
+  /// Why the step made no update; empty if it made one.
   std::string skipped;
-  /// What the loss was multiplied with for its gradients; 0 where loss_scale.h has no part in it.
+  /// The factor on the loss for its gradients; 0 without loss scaling (loss_scale.h).
   double loss_scale = 0;
-  /// At that scale the gradients were not all finite, on any rank.
+  /// Whether, at that scale, some gradients were not finite, on any rank.
   bool overflow = false;
 };
 

@@ -19,12 +19,12 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// What attention_loops.h takes; of other types LibTorch's operators make all scores.
+/// What attention_loops.h supports; for other types LibTorch's operators compute all scores.
 bool loops_take(const at::Tensor& q) {
   const at::ScalarType type = q.scalar_type();
   return q.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
-/// Autograd does not see through the loops.
+/// Autograd cannot record the loops.
 bool is_recorded(const at::Tensor& tensor) {
   return tensor.defined() && at::GradMode::is_enabled() && tensor.requires_grad();
 }
@@ -37,12 +37,12 @@ at::Tensor of_rank_4(const at::Tensor& tensor) {
 at::Tensor of_rank_as(const at::Tensor& like, at::Tensor tensor) {
   return like.dim() == tensor.dim() ? std::move(tensor) : tensor.squeeze(1);
 }
-/// Heads lie inside, so that what joins them is a view.
+/// Heads are the inner axis in memory, so that the result of merging heads is a view.
 at::Tensor empty_heads_like(const at::Tensor& heads) {
   return at::empty({heads.size(0), heads.size(2), heads.size(1), heads.size(3)}, heads.options()).transpose(1, 2);
 }
 
-/// Head `index` of all those of a tensor of rank 4.
+/// Head `index` of a tensor of rank 4.
 template <typename T>
 Rows<T> head_of(const at::Tensor& tensor, int64_t index) {
   auto* const data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
@@ -67,7 +67,7 @@ HeadSizes sizes_of(const at::Tensor& q, const at::Tensor& k, bool causal, double
   return {q.size(2), k.size(2), q.size(3), static_cast<float>(scale), causal};
 }
 
-/// Calls `head(index, scratch)` for all heads of a tensor of rank 4, each with so many floats.
+/// Calls `head(index, scratch)` for all heads of a tensor of rank 4, each with `floats` floats of scratch.
 template <typename Function>
 void for_each_head(const at::Tensor& q, int64_t floats, const Function& head) {
   at::parallel_for(0, q.size(0) * q.size(1), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
@@ -83,9 +83,9 @@ void for_type(at::ScalarType type, const Function& function) {
   else function(float());
 }
 
-/// All scores, where there is no kernel without them.
+/// Computes all scores; used if no kernel can do without them.
 at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, bool causal, double scale) {
-  // Scaled first: products of 16 bits could leave their range.
+  // Scaled first: products of 16-bit values could overflow.
   at::Tensor scores = at::matmul(q.mul(scale), k.mT());
   if (mask.defined()) scores = scores.add(mask);
   if (!causal) return scores;
@@ -93,8 +93,8 @@ at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return scores.masked_fill(later, -std::numeric_limits<double>::infinity());
 }
 
-/// The weights of the scores. The rows' logarithms say which rows see nothing, and have no weights; they are no good
-/// for more, since a mask that adds a large number to a whole row leaves nothing of the sum in them.
+/// The weights of the scores. The rows' logarithms tell which rows are fully masked, and have no weights; they cannot
+/// be used for more, since a mask that adds a large number to a whole row makes them lose the sum to rounding.
 at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& rows, const at::Tensor& q) {
   const at::Tensor hidden = rows.isneginf().unsqueeze(-1);
   return scores.to(rows.scalar_type()).masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0).to(q.scalar_type());

@@ -1,11 +1,11 @@
 #pragma once
-// Softmax(scale * q k^T + mask) v, and its gradients, without a tensor of all scores: of them the logarithm of the sum
-// of the exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs by loops of
-// our own (attention_loops.h).
+// Softmax(scale * q k^T + mask) v, and its gradients, without materialising all scores: only the logarithm of the sum
+// of exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs with our own loops
+// (attention_loops.h).
 //
-// Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are alike in all; mask,
-// where defined, of their floating type and broadcast to [.., Q, K]. A row of which the mask hides all, by negative
-// infinity, has a result of zeros and gives no gradients.
+// Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are equal in all of them;
+// mask, if defined, of their floating type and broadcast to [.., Q, K]. A row that is fully masked, with negative
+// infinity, has a result of zeros and contributes no gradients.
 
 #include <tuple>
 
@@ -15,7 +15,7 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// The result and the row logarithms [.., Q], in float32 for types below it. `causal`: row i sees columns up to i.
+/// The result and the row logarithms [.., Q], in float32 for narrower types. `causal`: row i sees columns up to i.
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const at::Tensor& mask, bool causal, double scale);
 /// The gradients of q, k and v from that of the result.
@@ -23,7 +23,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale);
-/// The gradient of the scores [.., Q, K]: that of a mask, before it is summed down to the mask's shape. Makes them all.
+/// The gradient of the scores [.., Q, K]: that of a mask, before it is summed down to the mask's shape. Materialises
+/// all of them.
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale);

@@ -16,10 +16,10 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Floats of a vector: as many as the widest registers hold, and so many at a time also where they are narrower.
+/// Floats per vector: as many as the widest registers hold; narrower registers also process this many at a time.
 constexpr int64_t kLanes = 16;
 constexpr float kNothing = -std::numeric_limits<float>::infinity(), kLowest = std::numeric_limits<float>::lowest();
-/// e to this power is the end of the normal numbers.
+/// Below this exponent, e^x is subnormal.
 constexpr float kMinPower = -87.0F;
 
 template <typename T>
@@ -31,7 +31,7 @@ struct IsFloat<const float> {
   static constexpr bool value = true;
 };
 
-// LibTorch's own conversions are functions that loops compiled otherwise than they are do not take in.
+// LibTorch's own conversions are functions that cannot be inlined into loops compiled for another instruction set.
 GRAPHPIPE_INLINE float as_float(float x) { return x; }
 GRAPHPIPE_INLINE float as_float(c10::BFloat16 x) { return __builtin_bit_cast(float, uint32_t{x.x} << 16U); }
 GRAPHPIPE_INLINE float as_float(c10::Half x) { return static_cast<float>(x); }
@@ -40,7 +40,7 @@ template <typename T>
 GRAPHPIPE_INLINE T of_float(float x) {
   return static_cast<T>(x);
 }
-/// To the nearest, of two the even one.
+/// Rounds to nearest, ties to even.
 template <>
 GRAPHPIPE_INLINE c10::BFloat16 of_float<c10::BFloat16>(float x) {
   const auto bits = __builtin_bit_cast(uint32_t, x), even = bits >> 16U & 1U;

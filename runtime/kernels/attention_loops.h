@@ -1,7 +1,7 @@
 #pragma once
 // Attention of one head on a CPU (attention.h): products of blocks of rows and a softmax of whole rows, compiled for
-// each instruction set. LibTorch's flash kernels ask a library for every small product, which takes two to ten times as
-// long at the sizes of 64 to 512 rows (docs/performance.md, Kernels).
+// each instruction set. LibTorch's flash kernels call a library for every small product, which takes two to ten times
+// as long at sizes of 64 to 512 rows (docs/performance.md, Kernels).
 
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace graphpipe::runtime {
 
-/// Rows of a head, each of whose elements lie together.
+/// Rows of a head; the elements of a row are contiguous.
 template <typename T>
 struct Rows {
   T* data;
   int64_t stride;
 };
 
-/// Added to the scores; none where `data` is null.
+/// The mask that is added to the scores; none if `data` is null.
 template <typename T>
 struct Mask {
   const T* data;
@@ -34,7 +34,7 @@ struct HeadSizes {
   int64_t rows_at_once() const { return rows < kRowsAtOnce ? rows : kRowsAtOnce; }
 };
 
-/// q, k, v; what becomes of them, and the logarithms of the rows' sums of exponentials.
+/// q, k, v; the result, and the logarithms of the rows' sums of exponentials.
 template <typename T>
 struct Head {
   Rows<const T> q, k, v;
@@ -51,11 +51,11 @@ struct HeadGradient {
   Rows<T> of_q, of_k, of_v;
 };
 
-/// Floats that a call needs beside its operands.
+/// Floats that a call needs in addition to its operands.
 int64_t attention_scratch(const HeadSizes& sizes);
 int64_t attention_gradient_scratch(const HeadSizes& sizes);
 
-/// For T = float, c10::BFloat16 and c10::Half; sums are float32. Needs: the processor has the level.
+/// For T = float, c10::BFloat16 and c10::Half; sums are float32. Needs: the processor supports the level.
 template <typename T>
 void attend_head(const HeadSizes& sizes, const Head<T>& head, float* scratch, VectorLevel level = vector_level());
 template <typename T>

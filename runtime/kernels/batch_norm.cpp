@@ -19,14 +19,14 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// [N, C, ..] as one channel after the other sees it: N lines, each of `width` elements that lie together.
+/// [N, C, ..] as seen by one channel: N lines of `width` contiguous elements each.
 struct ChannelShape {
   int64_t samples = 0, channels = 0, width = 0;
   int64_t line(int64_t sample, int64_t channel) const { return (sample * channels + channel) * width; }
   int64_t count() const { return samples * width; }
 };
 
-/// A sum in floats is of no more elements: each takes the last bits of what is summed up by then.
+/// A float accumulates at most this many elements: each further one would lose low bits to the running sum.
 constexpr int64_t kElementsInFloat = 1024;
 
 GRAPHPIPE_INLINE float sum_of_block(const float* __restrict x, int64_t width) {
@@ -46,7 +46,7 @@ GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
   return sum;
 }
 
-/// Of (a - a_mean) * (x - x_mean).
+/// The sum of (a - a_mean) * (x - x_mean).
 GRAPHPIPE_INLINE float products_of_block(const float* __restrict a, float a_mean, const float* __restrict x,
                                          float x_mean, int64_t width) {
   RowLanes sums;
@@ -98,7 +98,7 @@ GRAPHPIPE_INLINE void normalize_channel(const Forward& f, int64_t channel) {
 struct Backward {
   ChannelShape shape;
   const float *gradient, *x, *scale, *mean, *inverse_deviation;
-  float *of_x, *of_scale, *of_bias;  // null where nobody wants it
+  float *of_x, *of_scale, *of_bias;  // null if not wanted
 };
 
 /// With r = 1 / deviation and g the gradient: scale r (g - mean(g) - (x - mean(x)) r^2 mean(g (x - mean(x)))).
@@ -160,7 +160,7 @@ ChannelShape channel_shape(const at::Tensor& x) {
   return shape;
 }
 
-/// Of one element there is no variance: LibTorch says what comes of it.
+/// A single element has no variance: that case is left to LibTorch.
 bool loops_take(const at::Tensor& x, std::initializer_list<const at::Tensor*> others) {
   return loop_takes(x) && channel_shape(x).count() > 1 &&
          std::ranges::all_of(others, [](const at::Tensor* each) { return loop_takes(*each); });

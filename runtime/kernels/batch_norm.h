@@ -1,6 +1,6 @@
 #pragma once
-// BatchNorm by the statistics of the batch, and its gradients: x [N, C, ..]. LibTorch's kernels add up one double after
-// the other.
+// BatchNorm with the statistics of the batch, and its gradients: x [N, C, ..]. LibTorch's kernels accumulate one double
+// at a time.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,14 +9,14 @@
 
 namespace graphpipe::runtime {
 
-/// at::native_batch_norm in training: the result, the batch's means and 1 / deviations. Where the running statistics
-/// are defined they move by `take` of the difference, the variance by that of the unbiased one.
+/// at::native_batch_norm in training mode: the result, the batch's means and 1 / deviations. If the running statistics
+/// are defined, they move by `take` of the difference, the variance towards the unbiased one.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& x, const at::Tensor& scale,
                                                           const at::Tensor& bias, const at::Tensor& running_mean,
                                                           const at::Tensor& running_variance, double take,
                                                           double epsilon);
 
-/// at::native_batch_norm_backward of it: the gradients of x, scale and bias, those that `wants` names.
+/// Its at::native_batch_norm_backward: the gradients of x, scale and bias that `wants` selects.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(const at::Tensor& gradient, const at::Tensor& x,
                                                                    const at::Tensor& scale, const at::Tensor& mean,
                                                                    const at::Tensor& inverse_deviation, double epsilon,

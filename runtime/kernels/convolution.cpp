@@ -60,7 +60,7 @@ bool needs_columns(const WindowShape& shape) { return wire::convolves_by_columns
 
 // [M, rows]
 at::Tensor weight_matrix(const at::Tensor& weight) { return weight.contiguous().view({weight.size(0), -1}); }
-// Of a sample: [channels, places].
+// One sample as a matrix: [channels, places].
 at::Tensor matrix_of_sample(const at::Tensor& planes, int64_t sample) {
   return planes.select(0, sample).view({planes.size(1), -1});
 }

@@ -1,25 +1,26 @@
 #pragma once
-// Convolutions of planes in one group, and their two gradients: x [N, C, H, W], weight [M, C, h, w]. LibTorch's
-// kernels, or on CPUs products of the weights with the windows (kernel_choice.h): each window is a column of a matrix
-// (im2col: Chellapilla et al., High Performance Convolutional Neural Networks for Document Processing, 2006).
+// Convolutions of planes in one group, and their two gradients: x [N, C, H, W], weight [M, C, h, w]. Computed by
+// LibTorch's kernels, or on CPUs as products of the weights with the windows (kernel_choice.h): each window is a column
+// of a matrix (im2col: Chellapilla et al., High Performance Convolutional Neural Networks for Document Processing,
+// 2006).
 
 #include <ATen/core/Tensor.h>
 
 namespace graphpipe::runtime {
 
-/// Of the two axes of a plane: `pads` at both ends.
+/// Of the two axes of a plane; `pads` apply at both ends.
 struct ConvolutionGeometry {
   at::IntArrayRef strides, pads, dilations;
 };
 
-/// Plus bias [M] where it is defined.
+/// Adds bias [M] if it is defined.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const ConvolutionGeometry& geometry);
-/// The gradient of x from that of the result. Of `x` only the shape matters.
+/// The gradient of x from that of the result. Only the shape of `x` matters.
 at::Tensor convolution_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                       const ConvolutionGeometry& geometry);
-/// Adds the gradient of the weight, the sum over all windows, to `sum`; where that is undefined, it becomes the
-/// gradient. Needs: `sum` may be written in place. Of `weight` only the shape matters.
+/// Adds the gradient of the weight, the sum over all windows, to `sum`; an undefined `sum` becomes the gradient. Needs:
+/// `sum` may be written in place. Only the shape of `weight` matters.
 void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x,
                                      const at::Tensor& weight, const ConvolutionGeometry& geometry);
 at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,

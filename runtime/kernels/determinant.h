@@ -7,8 +7,8 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// gradient [..] times the cofactors of x [.., n, n]: those of a matrix without inverse too, unless two or more of its
-/// rows depend on the others, where they are 0 up to rounding.
+/// gradient [..] times the cofactors of x [.., n, n]; also for singular matrices, unless two or more rows depend
+/// linearly on the others: then the cofactors are 0 up to rounding.
 at::Tensor determinant_gradient(const at::Tensor& gradient, const at::Tensor& x);
 
 }  // namespace graphpipe::runtime

@@ -15,14 +15,14 @@ namespace graphpipe::runtime {
 namespace {
 
 at::Tensor as_complex(const at::Tensor& x) {
-  // Pairs lie side by side.
+  // Real and imaginary parts are interleaved.
   return x.size(-1) == 2 ? at::view_as_complex(x.contiguous()) : x.squeeze(-1);
 }
 
-/// The other way; spectra of real signals may be held as conjugates still to be made.
+/// The inverse of as_complex; spectra of real signals may be lazy conjugates, which are resolved first.
 at::Tensor as_parts(const at::Tensor& x) { return at::view_as_real(x.resolve_conj()); }
 
-/// Cut to a size along an axis, or followed by zeros.
+/// Truncated to a size along an axis, or padded with zeros.
 at::Tensor fitted(const at::Tensor& x, int64_t axis, int64_t size) {
   if (x.size(axis) >= size) return x.narrow(axis, 0, size);
   std::vector<int64_t> sizes = x.sizes().vec();
@@ -32,7 +32,7 @@ at::Tensor fitted(const at::Tensor& x, int64_t axis, int64_t size) {
   return result;
 }
 
-/// The adjoint of a one-sided inverse: the frequencies that it takes for two count twice.
+/// The adjoint of a one-sided inverse: the frequencies that stand for two count twice.
 at::Tensor onesided_spectrum_gradient(const at::Tensor& gradient, const FourierForm& form) {
   at::Tensor spectrum = at::fft_rfft(gradient.squeeze(-1), form.length, form.axis, "forward");
   const int64_t alone = form.length % 2 == 0 ? 2 : 1;
@@ -53,8 +53,8 @@ at::Tensor dft(const at::Tensor& x, const FourierForm& form) {
 at::Tensor dft_gradient(const at::Tensor& gradient, const FourierForm& form, int64_t size, int64_t parts) {
   if (form.onesided && form.inverse)
     return as_parts(fitted(onesided_spectrum_gradient(gradient, form), form.axis, size));
-  // The adjoint of a transform is the other one without, or with, the division by the length ("forward" divides the
-  // forward one).
+  // The adjoint of a transform is the opposite transform with the same factor, which is 1 or the division by the length
+  // ("forward" divides the forward transform only).
   const at::Tensor spectrum = as_complex(gradient);
   const at::Tensor back = form.inverse ? at::fft_fft(spectrum, form.length, form.axis, "forward")
                                        : at::fft_ifft(spectrum, form.length, form.axis, "forward");

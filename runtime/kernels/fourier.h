@@ -1,7 +1,7 @@
 #pragma once
-// Discrete Fourier transforms of one axis, in the form of ONNX's operator DFT
-// (https://onnx.ai/onnx/operators/onnx__DFT.html): the last axis of a tensor holds the real and the imaginary part, or
-// the real part alone.
+// Discrete Fourier transforms along one axis, in the form of ONNX's operator DFT
+// (https://onnx.ai/onnx/operators/onnx__DFT.html): the last axis of a tensor holds the real and imaginary parts, or the
+// real part alone.
 
 #include <cstdint>
 
@@ -11,14 +11,14 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// What is transformed and into what.
+/// Parameters of a transform.
 struct FourierForm {
   int64_t axis = 0;
-  /// Of the transform; the input is cut to it, or followed by zeros. Of the result, where the spectrum is one-sided and
-  /// the transform inverse.
+  /// The length of the transform, to which the input is truncated or padded with zeros; the length of the result, if
+  /// the spectrum is one-sided and the transform inverse.
   int64_t length = 0;
   bool inverse = false;
-  /// A real signal whose spectrum is held up to frequency length / 2.
+  /// The signal is real and its spectrum is held up to frequency length / 2.
   bool onesided = false;
 };
 

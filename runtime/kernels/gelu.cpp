@@ -10,7 +10,7 @@
 
 #include "runtime/kernels/vector_loops.h"
 
-// The loops are written so that the compiler vectorises them, at whatever level the rest is compiled.
+// The loops are written so that the compiler vectorises them, whatever instruction set the rest is compiled for.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O3,no-trapping-math")
@@ -23,8 +23,8 @@ struct NormalValues {
   float distribution, density_times_root;  // the density times sqrt(2 pi)
 };
 
-/// Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26: within 1.5e-7, and of the tail, which is what
-/// the formula gives, without cancellation.
+/// Abramowitz and Stegun, "Handbook of Mathematical Functions", 7.1.26: within 1.5e-7. The formula gives the tail
+/// directly, so there is no cancellation.
 GRAPHPIPE_INLINE NormalValues normal_at(float x) {
   const float z = (x < 0 ? -x : x) * 0.707106781F;
   const float t = 1.0F / (1.0F + 0.3275911F * z);

@@ -1,7 +1,7 @@
 #pragma once
 // Rows times a matrix of weights, and the two gradients. Rows are all axes but the last; a weight is [K, N], or [N, K]
-// where `turned`. On CPUs the kernel is chosen by the product's shape and the processor (kernel_choice.h): alike in
-// every program of a plan, so that a pipeline computes the bits of the serial interpreter.
+// if `transposed`. On CPUs the kernel depends only on the product's shape and the processor (kernel_choice.h), so every
+// program of a plan makes the same choice and a pipeline computes the bits of the serial interpreter.
 
 namespace at {
 class Tensor;
@@ -9,13 +9,13 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// x [.., K] times the weight, plus bias [N] where it is defined: [.., N].
+/// x [.., K] times the weight, plus bias [N] if it is defined: [.., N].
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool turned);
 /// The gradient of x from that of the result.
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool turned);
 /// The gradient of the weight, in its shape: the sum over all rows.
 at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool turned);
-/// Adds it to `sum`; where that is undefined, it becomes the gradient. Needs: `sum` may be written in place.
+/// Adds it to `sum`; an undefined `sum` becomes the gradient. Needs: `sum` may be written in place.
 void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool turned);
 
 }  // namespace graphpipe::runtime

@@ -20,12 +20,12 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// The places of a line that a loop holds at once.
+/// The number of places of a line that a loop holds at once.
 constexpr int64_t kLinePlaces = 512;
 
 struct Pool {
   WindowShape shape;
-  /// By element of a line of the kernel: the places whose window has it inside of the plane.
+  /// By element of a line of the kernel: the places at which it lies inside the plane.
   const PlaceRange* inside;
   const float* planes;
   float* maxima;
@@ -37,7 +37,8 @@ GRAPHPIPE_INLINE int64_t first_inside(int64_t first, int64_t step) {
   return first >= 0 ? first : first + (-first + step - 1) / step * step;
 }
 
-/// Line `line` of all planes' places. Strides are a constant, where they are kStride, so that the loop is vectors.
+/// Line `line` of the places of all planes. The stride is the compile-time constant kStride if that is positive, so
+/// that the loop is vectorised.
 template <int64_t kStride>
 GRAPHPIPE_INLINE void pool_line(const Pool& pool, int64_t line) {
   const WindowShape& shape = pool.shape;
@@ -46,7 +47,7 @@ GRAPHPIPE_INLINE void pool_line(const Pool& pool, int64_t line) {
   const int64_t top = line % shape.places_down * shape.stride_down - shape.pad_top;
   float best[kLinePlaces];
   int32_t place[kLinePlaces];
-  // What a window of nothing but -infinity is said to have its maximum at: its first element.
+  // For a window of nothing but -infinity, the first element counts as the maximum.
   const int64_t first_row = first_inside(top, shape.step_down) * shape.width;
   for (int64_t i = 0; i < shape.places_right; ++i) {
     best[i] = -std::numeric_limits<float>::infinity();
@@ -59,7 +60,8 @@ GRAPHPIPE_INLINE void pool_line(const Pool& pool, int64_t line) {
       const float* __restrict from = plane + first;
       for (int64_t i = pool.inside[right].begin; i < pool.inside[right].end; ++i) {
         const float value = from[i * stride];
-        const bool is_better = (value > best[i]) | (value != value);  // of vectors: both are computed
+        const bool is_better =
+            (value > best[i]) | (value != value);  // no short circuit, so that the loop is vectorised
         place[i] = is_better ? static_cast<int32_t>(first) + static_cast<int32_t>(i * stride) : place[i];
         best[i] = is_better ? value : best[i];
       }

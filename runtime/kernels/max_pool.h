@@ -1,5 +1,6 @@
 #pragma once
-// The maxima of windows over a plane. LibTorch's kernel looks at one element after the other where channels lie apart.
+// The maxima of windows over a plane. LibTorch's kernel processes one element at a time if channels are not the
+// innermost axis.
 
 #include <ATen/core/Tensor.h>
 
@@ -7,8 +8,8 @@
 
 namespace graphpipe::runtime {
 
-/// at::max_pool2d_with_indices, to the bit: the maxima, and where in its plane each lies. A NaN counts as the largest,
-/// and of equal ones the first.
+/// Bit-identical to at::max_pool2d_with_indices: the maxima, and the index of each within its plane. A NaN counts as
+/// the largest; among equal elements the first wins.
 std::tuple<at::Tensor, at::Tensor> max_pool_2d(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef strides,
                                                at::IntArrayRef pads, at::IntArrayRef dilations, bool rounds_up);
 

@@ -14,8 +14,8 @@
 #include <string_view>
 
 namespace at::native {
-// result = beta * result + alpha * a b by oneDNN, with transposed operands as they are and nothing allocated. LibTorch
-// exports it without a header; weak, so that one that does not have it is no error.
+// result = beta * result + alpha * a b with oneDNN, using transposed operands as they are and allocating nothing.
+// LibTorch exports it without a header; weak, so that it may be missing.
 __attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta,
                                          float alpha);
 }  // namespace at::native
@@ -23,7 +23,7 @@ __attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const
 namespace graphpipe::runtime {
 namespace {
 
-/// Whether it is there and takes float32, which some versions reserve for 16 bits.
+/// Whether the function exists and accepts float32; some versions reserve it for 16-bit types.
 bool has_direct_onednn() {
   static const bool has = [] {
     if (at::native::mkldnn_matmul == nullptr) return false;
@@ -43,7 +43,7 @@ using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const s
                                    std::string_view, c10::List<std::optional<at::Scalar>>,
                                    std::optional<std::string_view>);
 
-/// Null where this LibTorch was built without oneDNN.
+/// Null if this LibTorch was built without oneDNN.
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
   static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -67,7 +67,7 @@ ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   if (kernel == ProductKernel::kBlas || onednn_linear() == nullptr)
     return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
-  // That one adds the bias without a pass of its own, but copies what does not lie so.
+  // The linear operator adds the bias without a separate pass, but copies operands in any other layout.
   const bool lies_so = a.is_contiguous() && b.t().is_contiguous();
   if (!has_direct_onednn() || (bias.defined() && lies_so)) {
     const std::optional<at::Tensor> row = bias.defined() ? std::optional(bias) : std::nullopt;

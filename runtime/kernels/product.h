@@ -1,6 +1,6 @@
 #pragma once
-// Products of matrices on CPUs by the kernel that is chosen for them (kernel_choice.h): what linear layers and
-// convolutions are made of.
+// Products of matrices on CPUs with the kernel that is chosen for them (kernel_choice.h): the building block of linear
+// layers and convolutions.
 
 #include "runtime/kernels/kernel_choice.h"
 
@@ -10,13 +10,13 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// The shape of a times b, and how they lie.
+/// The shape of a times b, and the layout of the operands.
 Product product_of(const at::Tensor& a, const at::Tensor& b);
-/// Of these operands: oneDNN's operators take float32 on CPUs, and autograd does not see through them.
+/// The kernel for these operands: oneDNN's operators take float32 on CPUs, and autograd cannot record them.
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b);
 
-/// a [M, K] times b [K, N], both perhaps transposed views, plus bias [N] where it is defined. By BLAS where this
-/// LibTorch has no oneDNN. Needs for oneDNN: float32 on a CPU, and no autograd.
+/// a [M, K] times b [K, N], either of which may be a transposed view, plus bias [N] if it is defined. Falls back to
+/// BLAS if this LibTorch has no oneDNN. Needs for oneDNN: float32 on a CPU, and no autograd.
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
 
 /// Writes a [M, K] times b [K, N] to result [M, N], or adds it to what is there.

@@ -13,14 +13,14 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// A share of a point between four cells.
+/// One of the four cells around a point, and its weight.
 template <typename T>
 struct Corner {
   int64_t cell = 0;
   T weight = 0;
 };
 
-/// The points of a region's bins, row by row; those of a bin lie side by side, four corners each.
+/// The points of a region's bins, row by row; those of a bin are contiguous, four corners each.
 template <typename T>
 struct Points {
   int64_t sample = 0;
@@ -28,7 +28,7 @@ struct Points {
   std::vector<Corner<T>> corners;
 };
 
-/// The two cells around a position of an axis, and the share of the second. Beyond a cell's width outside: none.
+/// The two cells around a position on an axis, and the weight of the second. More than one cell outside the axis: none.
 template <typename T>
 struct Between {
   int64_t low = 0, high = 0;
@@ -45,7 +45,7 @@ Between<T> between(T position, int64_t size) {
   return {.low = low, .high = low + 1, .share = position - static_cast<T>(low)};
 }
 
-/// On an axis, and of a region: those of all regions lie in memory at once.
+/// Per axis, and per region: the points of all regions are in memory at once.
 constexpr int64_t kMaxPoints = int64_t{1} << 22;
 
 /// One axis of a region: where its points lie.
@@ -95,7 +95,7 @@ class Regions {
       bins[bin] = sum / static_cast<T>(std::max<int64_t>(1, points.in_bin));
     }
   }
-  /// Adds what the bins' gradients mean for the plane.
+  /// Adds the gradient of the plane that follows from the bins' gradients.
   void add_gradient(int64_t region, const T* plane, const T* gradient, T* sum) const {
     const Points<T>& points = regions_[static_cast<size_t>(region)];
     for (int64_t bin = 0; bin < form_.height * form_.width; ++bin) {
@@ -144,7 +144,7 @@ class Regions {
     points.corners.push_back({row.high * width_ + column.high, row.share * column.share});
   }
 
-  /// Of the largest product of weight and value, the first; null where there is none.
+  /// The corner with the largest product of weight and value, the first if several are equal; null if there is none.
   static const Corner<T>* largest_of(const Corner<T>* first, int64_t count, const T* plane) {
     const Corner<T>* largest = count > 0 ? first : nullptr;
     for (int64_t i = 1; i < count; ++i)
@@ -157,7 +157,7 @@ class Regions {
   std::vector<Points<T>> regions_;
 };
 
-/// Calls `function` with a number of the type that is computed in.
+/// Calls `function` with a value of the type that is used for the computation.
 template <typename Function>
 void in_type(at::ScalarType type, const Function& function) {
   if (type == at::kDouble) function(double{});
@@ -195,7 +195,7 @@ at::Tensor region_values_gradient(const at::Tensor& gradient, const at::Tensor& 
     using T = decltype(number);
     const Regions<T> all(planes, regions, samples, form);
     const int64_t channels = x.size(1), cells = x.size(2) * x.size(3), bins = form.height * form.width;
-    // Regions overlap, channels do not: each is one thread's, and sums have one order.
+    // Regions overlap, channels do not: each channel belongs to one thread, so sums have one order.
     at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
       for (int64_t region = 0; region < all.count(); ++region)
         for (int64_t channel = begin; channel < end; ++channel) {

@@ -15,16 +15,16 @@ namespace {
 
 using wire::ElementType;
 
-// A float of a sign bit, exponent bits and fraction bits, in one byte or less.
+// A float made of a sign bit, exponent bits and fraction bits, in one byte or less.
 struct SmallFormat {
   int fraction_bits;
   int bias;
   double largest;
-  // The code of NaN without its sign; negative where there is none.
+  // The code of NaN without its sign; negative if there is none.
   int nan;
-  // The code of infinity; negative where there is none.
+  // The code of infinity; negative if there is none.
   int infinity;
-  // Zero has no sign, whose code is NaN's.
+  // Zero is unsigned: NaN has the code of negative zero.
   bool unsigned_zero;
   uint8_t sign;
 };
@@ -46,14 +46,14 @@ SmallFormat format_of(ElementType type) {
   }
 }
 
-// Of a number at least 0, rounded to the nearest with ties to even; its code is its rank among the format's numbers.
+// For a number >= 0, rounded to nearest with ties to even; the code is the number's rank among the format's numbers.
 int magnitude_code(double size, const SmallFormat& format) {
   if (size == 0) return 0;
   int exponent = 0;
   std::frexp(size, &exponent);  // size in [2^(exponent-1), 2^exponent)
   exponent = std::max(exponent - 1, 1 - format.bias);
   const auto steps = static_cast<int>(std::nearbyint(std::ldexp(size, format.fraction_bits - exponent)));
-  // A carry out of the fraction moves into the exponent by itself, and numbers without a leading one have exponent 0.
+  // A carry out of the fraction moves into the exponent by itself, and subnormal numbers have exponent 0.
   return ((exponent + format.bias - 1) << format.fraction_bits) + steps;
 }
 
@@ -107,7 +107,7 @@ at::Tensor float4_values(const at::Tensor& codes) {
   return values;
 }
 
-// The lowest bits, as the value of an integer of so many bits.
+// The lowest `bits` bits, as the value of an integer of that width.
 at::Tensor low_bits(const at::Tensor& x, ElementType to) {
   const int bits = to == ElementType::kInt4 || to == ElementType::kUInt4 ? 4 : 2;
   const bool is_signed = to == ElementType::kInt4 || to == ElementType::kInt2;
@@ -126,7 +126,7 @@ at::Tensor low_bits(const at::Tensor& x, ElementType to) {
 }  // namespace
 
 at::Tensor cast_stored(const at::Tensor& x, ElementType from, ElementType to, bool saturate, PowerRounding rounding) {
-  // The loops read host memory. Such casts stand at the edge of a model, where weights and results are small.
+  // The loops read host memory. Such casts are at the edges of a model, where weights and results are small.
   if (!x.is_cpu()) return cast_stored(x.cpu(), from, to, saturate, rounding).to(x.device());
   const at::Tensor numbers = from == ElementType::kFloat4E2M1 ? float4_values(x) : x;
   if (!wire::is_stored_only(to)) return numbers.to(scalar_type(to));

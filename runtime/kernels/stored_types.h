@@ -1,6 +1,7 @@
 #pragma once
-// Casts to types that are stored and not computed with: small floats and integers of less than a byte, by the rules of
-// ONNX's operator Cast (https://onnx.ai/onnx/operators/onnx__Cast.html, https://onnx.ai/onnx/technical/float8.html).
+// Casts to types that are only stored and never computed with: small floats and integers of less than a byte, by the
+// rules of ONNX's operator Cast (https://onnx.ai/onnx/operators/onnx__Cast.html,
+// https://onnx.ai/onnx/technical/float8.html).
 
 #include <cstdint>
 
@@ -12,12 +13,13 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// How a number between two powers of two becomes one of them, in float8_e8m0fnu.
+/// How a number between two powers of two is rounded to one of them, in float8_e8m0fnu.
 enum class PowerRounding : uint8_t { kUp, kDown, kNearest };
 
-/// From float4_e2m1fn, or to a stored type. Floats are rounded to the nearest, ties to even; beyond the largest number
-/// they become that where `saturate`, else infinite where the type has infinities, else NaN (float4_e2m1fn always
-/// saturates). Integers of less than a byte keep the lowest bits of the number truncated toward zero.
+/// Casts from float4_e2m1fn, or to a stored type. Floats are rounded to nearest, ties to even; numbers beyond the
+/// largest one become the largest if `saturate`, otherwise infinite if the type has infinities, otherwise NaN
+/// (float4_e2m1fn always saturates). Integers of less than a byte keep the lowest bits of the number truncated toward
+/// zero.
 at::Tensor cast_stored(const at::Tensor& x, wire::ElementType from, wire::ElementType to, bool saturate,
                        PowerRounding rounding);
 

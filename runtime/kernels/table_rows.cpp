@@ -16,7 +16,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Of [indices.., row..] the elements of a row.
+// For [indices.., row..], the number of elements of a row.
 int64_t width_of(at::IntArrayRef table) {
   int64_t width = 1;
   for (const int64_t dim : table.slice(1)) width *= dim;
@@ -29,18 +29,18 @@ std::vector<int64_t> numbers_of(const at::Tensor& tensor) {
   return {first, first + flat.numel()};
 }
 
-// Which rows are looked up, without the padding row: one of each look-up, -1 for none.
+// The row of each look-up, -1 for the padding row.
 std::vector<int64_t> looked_up(const at::Tensor& indices, int64_t rows, int64_t padding_row) {
   std::vector<int64_t> found = numbers_of(indices);
   for (int64_t& row : found) {
     if (row < 0) row += rows;
-    GP_CHECK(row >= 0 && row < rows);  // the forward has read it
+    GP_CHECK(row >= 0 && row < rows);  // the forward has already read this row
     if (row == padding_row) row = -1;
   }
   return found;
 }
 
-// Ascending: `kept`, those of `more` that are rows, and as many others as make `size` of them.
+// Ascending: `kept`, the non-negative rows of `more`, and as many other rows as are needed to make `size` in total.
 std::vector<int64_t> rows_with(const std::vector<int64_t>& kept, const std::vector<int64_t>& more, size_t size) {
   std::vector<int64_t> added = more;
   std::ranges::sort(added);
@@ -66,7 +66,7 @@ at::Tensor sparse_gradient(const std::vector<int64_t>& rows, const at::Tensor& v
   return gradient._coalesced_(true);
 }
 
-// Adds gradient row i to row place(i) of `sums`, or to none where that is negative.
+// Adds gradient row i to row place(i) of `sums`; skips it if that is negative.
 template <typename Place>
 void add_rows(const at::Tensor& sums, const at::Tensor& gradient, int64_t count, int64_t width, const Place& place) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, sums.scalar_type(), "add_table_rows", [&] {
@@ -81,7 +81,7 @@ void add_rows(const at::Tensor& sums, const at::Tensor& gradient, int64_t count,
   });
 }
 
-// The sum with room for the rows of these look-ups.
+// The sum, extended by the rows of these look-ups.
 at::Tensor with_rows(const at::Tensor& sum, const std::vector<int64_t>& found, const at::Tensor& gradient,
                      at::IntArrayRef table) {
   const std::vector<int64_t> before = sum.defined() ? numbers_of(stored_rows(sum)) : std::vector<int64_t>{};
@@ -115,7 +115,7 @@ void add_on_cpu(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& i
   });
 }
 
-// Kernels of a GPU add in the order of sorted indices, which no run changes.
+// GPU kernels add in the order of sorted indices, which is the same in every run.
 void add_on_gpu(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& indices, at::IntArrayRef table,
                 int64_t padding_row) {
   if (!sum.defined()) sum = at::zeros(table, gradient.options());

@@ -1,6 +1,6 @@
 #pragma once
-// What the loops of this folder share: they are written so that the compiler vectorises them, for every processor and
-// for those with wider vectors, whatever flags the rest is compiled with.
+// What the loops of this folder share. They are written so that the compiler vectorises them, both for any processor
+// and for those with wider vectors, whatever flags the rest is compiled with.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -19,7 +19,7 @@ namespace graphpipe::runtime {
 /// The instruction sets that loops are compiled for.
 enum class VectorLevel : uint8_t { kAny, kAvx2, kAvx512 };
 
-/// The widest of this processor.
+/// The widest instruction set of this processor.
 inline VectorLevel vector_level() {
 #if defined(__x86_64__)
   static const VectorLevel level = [] {
@@ -39,16 +39,16 @@ inline bool has_avx2() { return vector_level() != VectorLevel::kAny; }
 /// Whether functions marked GRAPHPIPE_AVX512 may be called.
 inline bool has_avx512() { return vector_level() == VectorLevel::kAvx512; }
 
-/// e^x for x up to 88 within 2 units in the last place; below -87, the end of the normal numbers, as there.
+/// e^x for x up to 88, within 2 ulp; below -87, where results would be subnormal, the value at -87.
 GRAPHPIPE_INLINE float exp_of(float x) {
-  constexpr float kRounding = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to whole numbers
+  constexpr float kRounding = 12582912.0F;  // 1.5 * 2^23: adding it rounds to whole numbers
   constexpr uint32_t kRoundingBits = 0x4B400000U;
   constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
   const float bounded = x < -87.0F ? -87.0F : x;
   const float shifted = bounded * kLog2E + kRounding;
   const float power = shifted - kRounding;
   const float rest = (bounded - power * kLn2High) - power * kLn2Low;
-  // The series to the seventh term: |rest| <= ln(2) / 2, so that what it leaves out is below 2^-27.
+  // The series up to the seventh term: |rest| <= ln(2) / 2, so that the truncation error is below 2^-27.
   float sum = 1.0F / 5040;
   sum = sum * rest + 1.0F / 720;
   sum = sum * rest + 1.0F / 120;
@@ -63,7 +63,8 @@ GRAPHPIPE_INLINE float exp_of(float x) {
 
 inline constexpr int64_t kRowLanes = 16;
 
-/// The sum of lanes that add up apart: as many as two vectors hold, so that the order does not depend on their width.
+/// Separate partial sums: as many as two of the widest vectors hold, so that the order does not depend on the vector
+/// width.
 struct RowLanes {
   float of[kRowLanes] = {};
   GRAPHPIPE_INLINE float sum() const {
@@ -73,11 +74,10 @@ struct RowLanes {
   }
 };
 
-/// Less is not worth another thread.
+/// Fewer elements are not worth another thread.
 inline constexpr int64_t kElementsPerThread = 1 << 15;
 
-/// Whether a loop of this folder takes the tensor: floats of the CPU that lie together, of which no gradient is
-/// recorded.
+/// Whether a loop of this folder supports the tensor: contiguous floats on the CPU for which no gradient is recorded.
 inline bool loop_takes(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
          !(at::GradMode::is_enabled() && tensor.requires_grad());

@@ -16,8 +16,8 @@ PlaceRange places_inside(int64_t first, int64_t stride, int64_t size, int64_t pl
 
 namespace {
 
-// Calls line(column, plane element of the line's first place, places inside, where they begin) for each line of places
-// of one element of the kernel, in all samples.
+// Calls line(first column, plane element of the line's first place, range of the places that lie inside) for each line
+// of places of one element of the kernel, in all samples.
 template <typename Line>
 void for_each_line(const WindowShape& shape, int64_t row, const Line& line) {
   const int64_t channel = row / (shape.kernel_height * shape.kernel_width);
@@ -57,7 +57,7 @@ void windows_to_columns(const WindowShape& shape, const float* planes, float* co
 
 void add_columns_to_planes(const WindowShape& shape, const float* columns, float* planes) {
   const int64_t kernel = shape.kernel_height * shape.kernel_width;
-  // A channel's rows add to its own planes.
+  // A channel's rows only add to its own planes.
   at::parallel_for(0, shape.channels, std::max<int64_t>(1, rows_per_thread(shape) / kernel),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t row = begin * kernel; row < end * kernel; ++row) {

@@ -1,6 +1,6 @@
 #pragma once
-// The windows of a convolution as a matrix, and back: a column for each place of the kernel in each sample's plane, a
-// row for each channel and element of the kernel. Padding is zeros.
+// The windows of a convolution as a matrix, and back: one column for each place of the kernel in each sample's plane,
+// one row for each channel and element of the kernel. Padding is zeros.
 
 #include <cstdint>
 
@@ -16,12 +16,12 @@ struct WindowShape {
 
   int64_t places() const { return places_down * places_right; }
   int64_t windows() const { return samples * places(); }
-  /// From the first line of a window to the end of its last.
+  /// Extent of a window, from its first line to its last.
   int64_t span_down() const { return (kernel_height - 1) * step_down + 1; }
   int64_t rows() const { return channels * kernel_height * kernel_width; }
 };
 
-/// Of [0, places) those with first + place * stride in [0, size).
+/// The places in [0, places) with first + place * stride in [0, size).
 struct PlaceRange {
   int64_t begin = 0, end = 0;
 };
@@ -29,7 +29,7 @@ PlaceRange places_inside(int64_t first, int64_t stride, int64_t size, int64_t pl
 
 /// planes [samples, channels, height, width] to columns [rows, windows].
 void windows_to_columns(const WindowShape& shape, const float* planes, float* columns);
-/// Adds each element of the columns to that of the planes which it was taken from.
+/// Adds each element of the columns to the plane element that it was taken from.
 void add_columns_to_planes(const WindowShape& shape, const float* columns, float* planes);
 
 }  // namespace graphpipe::runtime

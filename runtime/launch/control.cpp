@@ -46,7 +46,7 @@ class ControlClient final : public ControlPlane {
   std::string own_address() const override { return own_address_; }
   std::string address_of_rank_zero() const override { return address_of_rank_zero_; }
 
-  /// Rank 0 chooses the run's number, the others learn it.
+  /// Rank 0 chooses the run's id, the others receive it.
   void name_run();
 
  private:
@@ -79,7 +79,7 @@ class ControlClient final : public ControlPlane {
   Clock::time_point last_tick_ = Clock::now();
   Descriptor wake_;
   std::thread thread_;
-  /// Rank 0's: ends before its connection to itself does, which would look like a rank that is lost.
+  /// Rank 0 only: destroyed before rank 0's own connection, whose end would otherwise look like a lost rank.
   std::unique_ptr<ControlServer> server_;
 };
 
@@ -197,7 +197,7 @@ void ControlClient::publish(const Activity& activity) {
   const std::lock_guard lock(mutex_);
   own_ = activity;
   if (std::exchange(shares_, true)) return;
-  // The first one at once: it is known to all once they have passed another barrier.
+  // Send the first one at once: all ranks know it once they have passed another barrier.
   frames_.send({.kind = FrameKind::kActivity, .fields = {bytes_text(own_)}});
   eventfd_write(wake_.get(), 1);
 }
@@ -228,7 +228,7 @@ double ControlClient::silence_of_rank_zero() const {
 void ControlClient::leave(const std::string& problem) {
   if (problem.empty()) send(FrameKind::kLeave, {});
   else send(FrameKind::kFailure, {problem});
-  // The echo says that rank 0 has told the others.
+  // The echo confirms that rank 0 has told the others.
   std::unique_lock lock(mutex_);
   news_.wait_for(lock, kLeaveTime,
                  [&] { return frames_.over() || (problem.empty() ? frames_.unsent() == 0 : failure_.has_value()); });

@@ -10,7 +10,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// A rank that does not take what it is told (it is stopped) is told no more news of others beyond this.
+// A rank that does not read (because it is stopped) is sent no more activity updates beyond this.
 constexpr size_t kMaxUnsentNews = 1 << 16;
 constexpr std::chrono::seconds kTimeToLeave{2};
 constexpr int kLookWhileLeaving = 10;  // milliseconds
@@ -28,7 +28,7 @@ ControlServer::ControlServer(std::vector<Descriptor> inherited, Descriptor liste
 }
 
 ControlServer::~ControlServer() {
-  wake_write_ = {};  // the thread finds the pipe closed
+  wake_write_ = {};  // closing the pipe tells the thread to end
   thread_.join();
 }
 
@@ -41,7 +41,7 @@ void ControlServer::run() {
 }
 
 void ControlServer::serve() {
-  std::optional<Clock::time_point> deadline;  // once rank 0 ends
+  std::optional<Clock::time_point> deadline;  // set once rank 0 ends
   while (!deadline || (!others_left() && Clock::now() < *deadline)) {
     wait_for_news(deadline.has_value());
     char none = 0;
@@ -56,7 +56,7 @@ void ControlServer::serve() {
 }
 
 void ControlServer::wait_for_news(bool ending) {
-  // A pipe that is closed would be news all the time.
+  // A closed pipe stays readable, so poll() would spin.
   std::vector<pollfd> polled{{.fd = ending ? -1 : wake_read_.get(), .events = POLLIN, .revents = 0}};
   if (door_) door_->add_to(polled);
   for (const Member& member : members_) {
@@ -86,7 +86,7 @@ void ControlServer::meet_at_door() {
   if (!door_) return;
   for (Introduced& introduced : door_->step()) {
     const size_t rank = introduced.hello.rank;
-    // A second process of the same rank is sent away: its connection closes.
+    // A second process with the same rank is disconnected when its socket is destroyed.
     if (rank < members_.size() && !members_[rank].frames) join(rank, std::move(introduced));
   }
   if (all_there()) door_.reset();
@@ -163,7 +163,7 @@ void ControlServer::tell_failure(size_t rank) {
 }
 
 double ControlServer::seconds_to_news() const {
-  // All ranks hear of all, so that the bytes grow with the square of their number.
+  // All ranks are told about all ranks, so the traffic grows with the square of their number.
   const double share = std::max(times_.share, 0.002 * static_cast<double>(members_.size()));
   return std::max(0.0, (has_news_ ? std::min(share, times_.beat) : times_.beat) - since_news_);
 }
@@ -187,7 +187,8 @@ void ControlServer::watch_silence(double passed) {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     Member& member = members_[rank];
     if (member.left || member.started) continue;
-    // Of the time between two looks only so much counts: a process that was stopped heard nobody meanwhile.
+    // The time between two looks counts only up to a limit: a process that was stopped could not hear anybody
+    // meanwhile.
     member.silent += std::min(passed, 2 * times_.beat);
     if (!member.frames && member.silent > times_.join) fail_run(rank, text("did not start within ", times_.join, " s"));
     if (member.frames && member.silent > times_.silence)

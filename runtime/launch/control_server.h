@@ -1,6 +1,6 @@
 #pragma once
-// Rank 0's side of the control connections: the store that the ranks meet at, the watch on ranks that end or stop
-// before they have started, and what each rank works on, told to all.
+// Rank 0's side of the control connections: the rendezvous store, the detection of ranks that end or stop before they
+// have started, and the relay of what each rank works on.
 
 #include <map>
 #include <optional>
@@ -14,26 +14,26 @@
 
 namespace graphpipe::runtime {
 
-/// Begins the words of a failure that its rank has reported itself.
+/// Prefix of a failure that its rank has reported itself.
 inline constexpr std::string_view kToldFailure = "failed: ";
 
-/// How often the ends of a control connection speak, and after what silence one counts as stopped. In seconds.
+/// How often the ends of a control connection send, and how much silence means that one has stopped. In seconds.
 struct ControlTimes {
-  /// Until all ranks must have joined.
+  /// Time limit for all ranks to join.
   double join = 120;
   double beat = 1;
   double silence = 10;
-  /// What ranks work on is told on so often where a transport wants it told.
+  /// Period at which activities are relayed, if a transport needs them.
   double share = 0.05;
 };
 
-/// A thread of rank 0. The connections of all ranks end there, rank 0's own too.
+/// Runs in a thread of rank 0. The connections of all ranks end there, rank 0's own included.
 class ControlServer {
  public:
-  /// `inherited` has a connected socket per rank, or none where the rank calls at `listener` (which may be none where
-  /// no rank does). The listener is closed once all ranks are there.
+  /// `inherited` has a connected socket per rank, or none for a rank that connects to `listener` (which may be none if
+  /// no rank does). The listener is closed once all ranks have joined.
   ControlServer(std::vector<Descriptor> inherited, Descriptor listener, const Key& key, ControlTimes times);
-  /// Serves the others until they have left, two seconds at most, and ends.
+  /// Serves the others until they have left, for two seconds at most, and ends.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -60,7 +60,7 @@ class ControlServer {
   void handle_arrival(const std::string& name, const std::string& count);
   void set(const std::string& key, const std::string& value);
   void lose(size_t rank);
-  /// The first failure; tells it to all, rank 0 last.
+  /// Records the first failure and sends it to all, to rank 0 last.
   void fail_run(size_t rank, const std::string& what);
   void tell_failure(size_t rank);
   void tick();

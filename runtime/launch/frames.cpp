@@ -12,7 +12,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// On the wire: size of the body, MAC, body; the body is a kind and fields, each with its size in front.
+// On the wire: size of the body, MAC, body; the body is a kind and length-prefixed fields.
 constexpr size_t kFrontBytes = sizeof(uint32_t) + sizeof(Sha256Digest);
 
 void append_number(std::string& out, uint32_t number) {
@@ -34,7 +34,7 @@ std::string body_of(const Frame& frame) {
   return body;
 }
 
-// None where the fields do not fill the body exactly.
+// None if the fields do not fill the body exactly.
 std::optional<Frame> parse_body(std::string_view body) {
   if (body.empty()) return std::nullopt;
   Frame frame{.kind = static_cast<FrameKind>(body.front()), .fields = {}};
@@ -78,7 +78,7 @@ void FrameStream::flush() {
     const ssize_t count = ::send(socket_.get(), outgoing_.data() + sent_, unsent(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    // What the other end wrote before it closed is still to be read: receive() finds the end.
+    // What the other end wrote before it closed is still unread: receive() finds the end of the stream.
     if (count < 0) break;
     sent_ += static_cast<size_t>(count);
   }

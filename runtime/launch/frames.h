@@ -1,7 +1,7 @@
 #pragma once
-// What rank 0 and another rank say to each other about the run, as frames over one connection. Each frame carries a MAC
-// under the connection's session key over its direction, its number and its bytes: a frame that was changed, left out,
-// played back or put in is noticed, and ends the connection.
+// Control messages between rank 0 and another rank, as frames over one connection. Each frame carries a MAC under the
+// connection's session key over its direction, its number and its bytes: a frame that was modified, dropped, replayed
+// or injected is detected, and ends the connection.
 
 #include <cstdint>
 #include <optional>
@@ -15,8 +15,8 @@
 namespace graphpipe::runtime {
 
 enum class FrameKind : uint8_t {
-  kBeat,        // "I run"; empty
-  kStarted,     // to rank 0: from here on its beats may stay away
+  kBeat,        // "I am alive"; empty
+  kStarted,     // to rank 0: from here on it may stop sending beats
   kSet,         // to rank 0: key, value
   kGet,         // to rank 0: key
   kArrive,      // to rank 0: name of a barrier, count
@@ -24,7 +24,7 @@ enum class FrameKind : uint8_t {
   kActivity,    // to rank 0: what the rank works on
   kActivities,  // from rank 0: those of all ranks
   kFailure,     // to rank 0: text; from rank 0: rank, text
-  kLeave,       // the sender ends well
+  kLeave,       // the sender exits successfully
 };
 
 struct Frame {
@@ -35,7 +35,7 @@ struct Frame {
 /// One end of a connection. Never waits.
 class FrameStream {
  public:
-  /// Larger frames are refused.
+  /// Larger frames are rejected.
   static constexpr uint32_t kMaxBytes = 8 << 20;
   enum class Side : uint8_t { kRankZero, kOther };
 
@@ -43,16 +43,16 @@ class FrameStream {
   /// Writes the frame as far as the socket takes it; flush() writes the rest.
   void send(const Frame& frame);
   void flush();
-  /// Bytes that the socket has not taken yet.
+  /// Bytes that the socket has not accepted yet.
   size_t unsent() const { return outgoing_.size() - sent_; }
-  /// The next frame that has come; none where no whole one has, or the connection is over.
+  /// The next complete frame; none if there is none yet, or the connection is over.
   std::optional<Frame> receive();
-  /// The connection ended, or its bytes are not what the other end sent.
+  /// The connection has ended, or its bytes are not what the other end sent.
   bool over() const { return over_; }
   int descriptor() const { return socket_.get(); }
 
  private:
-  /// Reads what is there into incoming_; false where there is nothing.
+  /// Reads what is available into incoming_; false if there is nothing.
   bool read_some();
 
   Descriptor socket_;

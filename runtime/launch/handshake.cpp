@@ -22,7 +22,7 @@ std::span<const std::byte> bytes_of_value(const Value& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// Connections that one step takes: those that have been introduced must be served too.
+// Connections accepted per step: those that are already authenticated must be served too.
 constexpr size_t kMaxAcceptedAtOnce = 256;
 
 Sha256Digest hello_mac(const Hello& hello, const Key& key) {
@@ -30,7 +30,7 @@ Sha256Digest hello_mac(const Hello& hello, const Key& key) {
   return hmac_sha256(key, {std::as_bytes(std::span(kUse)), bytes_of_value(hello).first(offsetof(Hello, mac))});
 }
 
-// Another word for each use, so that no message can be played back as another one.
+// A different label for each use, so that no message can be replayed as another one.
 Sha256Digest mac_of(std::string_view use, const Key& key, const Hello& hello, const Reply& reply) {
   return hmac_sha256(key, {std::as_bytes(std::span(use)), bytes_of_value(hello), reply.random});
 }
@@ -42,7 +42,7 @@ Sha256Digest proof_mac(const Key& key, const Hello& hello, const Reply& reply) {
 }
 Key session_key(const Key& key, const Hello& hello, const Reply& reply) { return mac_of("session", key, hello, reply); }
 
-// A new connection has room for a hundred bytes: less means that it is gone.
+// A new connection has room for a hundred bytes: a short write means that the peer is gone.
 bool send_whole(int socket, std::span<const std::byte> bytes) {
   return send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
@@ -75,7 +75,7 @@ State Answerer::step(const Key& key, Hello::Purpose purpose, const RunId& run) {
     if (hello.magic != Hello::kMagic || hello.purpose != purpose || hello.run != run) return State::kRefused;
     fill_random(reply_.random);
     reply_.mac = reply_mac(key, hello, reply_);
-    // A rank with another secret is told by the reply's MAC that it has called at another run.
+    // A rank with another secret learns from the reply's MAC that it has connected to a different run.
     const bool known = equal_secretly(hello.mac, hello_mac(hello, key));
     if (!send_whole(socket_.get(), bytes_of_value(reply_)) || !known) return State::kRefused;
     replied_ = true;
@@ -95,13 +95,13 @@ Introduced Answerer::take(const Key& key) {
 Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run)
     : listener_(std::move(listener)), key_(key), purpose_(purpose), run_(run) {
   fcntl(listener_.get(), F_SETFL, fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
-  // Connections that say nothing need not come up here: the kernel keeps them for so many seconds.
+  // Connections without data need not be reported: the kernel holds them back for this many seconds.
   const int seconds = static_cast<int>(kPatience.count());
   setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
 
 void Door::add_to(std::vector<pollfd>& polled) const {
-  // A connection that cannot be taken would be news all the time.
+  // A connection that cannot be accepted keeps the socket readable, so poll() would spin.
   const bool rests = Answerer::Clock::now() < rests_until_;
   polled.push_back({.fd = rests ? -1 : listener_.get(), .events = POLLIN, .revents = 0});
   for (const std::vector<Answerer>* callers : {&silent_, &replied_})

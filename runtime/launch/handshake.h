@@ -1,14 +1,14 @@
 #pragma once
-// How the two ends of a new connection prove to each other that they know the run's secret, without telling it.
+// How the two ends of a new connection prove to each other that they know the run's secret, without revealing it.
 //
 //   caller:   Hello       what it wants, a random number, and a MAC of them under the secret
 //   answerer: Reply       a random number of its own, and a MAC of both
 //   caller:   Proof       another MAC of both
 //
-// Messages have fixed sizes and the answerer never waits for one. A stranger is sent away after its first message;
-// until then it costs a descriptor and some two hundred bytes. (The first MAC keeps strangers from the places of
-// callers; it proves nothing, since whoever reads the network may have copied it. The last one does.) What follows
-// belongs to a key that only these two ends know.
+// Messages have fixed sizes and the answerer never waits for one. An unauthenticated peer is disconnected after its
+// first message; until then it costs a descriptor and about two hundred bytes. (The first MAC keeps unauthenticated
+// peers from taking the slots of real callers; it proves nothing, since anyone who can read the network may have copied
+// it. The last one does.) What follows is protected by a key that only these two ends know.
 
 #include <poll.h>
 
@@ -22,10 +22,10 @@
 
 namespace graphpipe::runtime {
 
-/// Tells the runs of one secret from each other.
+/// Distinguishes runs that share a secret.
 using RunId = std::array<std::byte, 16>;
 
-/// As it lies in memory: all ranks run the same kind of machine.
+/// Sent as it lies in memory: all ranks run on the same kind of machine.
 struct Hello {
   static constexpr uint32_t kMagic = 0x47504831;  // "GPH1"
   enum class Purpose : uint32_t { kControl = 1, kChannel = 2 };
@@ -35,7 +35,7 @@ struct Hello {
   uint32_t channel = 0;  // kChannel: which of the answerer's incoming channels
   RunId run{};           // kChannel: the run's; else zeros, which the caller cannot know yet
   std::array<std::byte, 32> random{};
-  Sha256Digest mac{};  // of all above
+  Sha256Digest mac{};  // over everything above
 };
 static_assert(sizeof(Hello) == 96);
 /// Fills in the MAC.
@@ -60,17 +60,17 @@ class Answerer {
   using Clock = std::chrono::steady_clock;
 
   explicit Answerer(Descriptor socket);
-  /// Goes on as far as it can without waiting.
+  /// Proceeds as far as it can without waiting.
   State step(const Key& key, Hello::Purpose purpose, const RunId& run);
   /// The connection, once it is kDone.
   Introduced take(const Key& key);
   int descriptor() const { return socket_.get(); }
   Clock::time_point since() const { return since_; }
-  /// The caller's first message came, and was no stranger's.
+  /// Whether the caller's first message has arrived and its MAC was valid.
   bool has_replied() const { return replied_; }
 
  private:
-  /// Whether all of the next message is there; sets closed_ where it cannot come any more.
+  /// Whether the next message is complete; sets closed_ if it can no longer be completed.
   bool read_to(size_t end);
 
   Descriptor socket_;
@@ -81,9 +81,10 @@ class Answerer {
   Reply reply_;
 };
 
-/// Answers at a listening socket. A connection may take kPatience. Of those that have said nothing yet kMaxSilent are
-/// kept, of those that owe their proof (a stranger may play back what a rank has said) kMaxReplied, the newest ones:
-/// who knows the secret calls again. Where the process has no descriptors left the door rests for kRest.
+/// Accepts and authenticates connections on a listening socket. A connection may take kPatience. Of those that have
+/// sent nothing yet kMaxSilent are kept, of those that owe their proof (an attacker may replay a rank's first message)
+/// kMaxReplied; the oldest are dropped: a peer that knows the secret connects again. If the process has run out of
+/// descriptors, accepting pauses for kPause.
 class Door {
  public:
   static constexpr size_t kMaxSilent = 64, kMaxReplied = 256;
@@ -91,15 +92,15 @@ class Door {
   static constexpr std::chrono::milliseconds kRest{100};
 
   Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
-  /// What to poll for.
+  /// Adds what to poll for.
   void add_to(std::vector<pollfd>& polled) const;
-  /// Those whose other ends have proven themselves meanwhile.
+  /// The connections whose peers have authenticated themselves meanwhile.
   std::vector<Introduced> step();
 
  private:
   void accept_some(std::vector<Introduced>& introduced);
   void keep(Answerer caller);
-  /// Whether the connection goes on.
+  /// Whether the handshake is still in progress.
   bool answer(Answerer& caller, std::vector<Introduced>& introduced);
 
   Descriptor listener_;
@@ -114,7 +115,7 @@ enum class Answer {
   kAccepted,
   kClosed,  // the other end closed the connection
   kSilent,  // no answer in time
-  kWrong,   // an answer by somebody who does not know the secret
+  kWrong,   // the answering end does not know the secret
 };
 /// The caller's side of a new connection, which is non-blocking afterwards. Fills in `hello`'s random number and MAC.
 Answer introduce(int socket, Hello hello, const Key& key, std::chrono::milliseconds patience, Key& session);

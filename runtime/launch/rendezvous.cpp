@@ -26,8 +26,8 @@ std::optional<int32_t> environment_number(const char* name) {
        "start the program under torchrun, srun or mpirun, or pass --rank");
 }
 
-// What a launcher tells its processes. In this order: mpirun inside a Slurm job hands on the batch script's own
-// SLURM_PROCID, and torchrun may be started by either.
+// The variables that launchers set for their processes. In this order: mpirun inside a Slurm job passes on the batch
+// script's own SLURM_PROCID, and torchrun may be started by either.
 struct Launcher {
   const char* rank;
   const char* world_size;
@@ -49,11 +49,11 @@ const Launcher* find_launcher() {
 // The ranks of one launcher start together; those of a batch system may start minutes apart.
 constexpr double kJoinOnOneHost = 20;
 
-// Instead of rank 0's address where it shares the agent's host, whose name may stand for a loopback address there: the
-// others reach it as they reach the agent.
+// Published instead of rank 0's address if it shares the agent's host, whose name may resolve to a loopback address
+// there: the others reach it at the address at which they reach the agent.
 constexpr std::string_view kAgentsHost = "-";
 
-// The store of torchrun's agent answers anybody, so it only says where rank 0 listens, with a MAC.
+// The store of torchrun's agent answers anyone, so it only tells where rank 0 listens, with a MAC.
 class AgentStore {
  public:
   AgentStore(const Rendezvous& rendezvous, const Key& key) : key_(key) {
@@ -80,7 +80,7 @@ class AgentStore {
   }
 
  private:
-  // torchrun's agent keeps its store when it starts the ranks again: each attempt has a key of its own.
+  // torchrun's agent keeps its store when it restarts the ranks: each attempt uses its own key.
   static std::string name() {
     const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
     return std::string("graphpipe/") + (attempt == nullptr ? "0" : attempt);
@@ -115,7 +115,7 @@ Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int3
   std::optional<int32_t> local_rank;
   if (options.launch.rank < 0 && launcher != nullptr) local_rank = environment_number(launcher->local_rank);
   r.local_rank = local_rank.value_or(r.rank);
-  // A parent that is watched starts all ranks, on its own host.
+  // A parent that is monitored starts all ranks, on its own host.
   const bool host_known = local_rank.has_value() || options.launch.parent != 0;
   r.first_on_host = !host_known || r.local_rank == 0;
   if (r.rank != device || r.world_size != device_count)
@@ -174,7 +174,7 @@ std::unique_ptr<ControlPlane> open_introduced(const Rendezvous& r, Descriptor so
   return open_control(r.rank, std::move(introduced), std::move(server), key, r.times, r.get_seconds);
 }
 
-// Where torchrun's agent has the port, on another one.
+// If torchrun's agent occupies the port, on another one.
 Descriptor listen_as_rank_zero(const Rendezvous& r, const Key& key) {
   if (r.listen_fd >= 0) return Descriptor(r.listen_fd);
   int32_t port = r.agent_store ? 0 : r.port;
@@ -202,7 +202,7 @@ std::unique_ptr<ControlPlane> serve_run(const Rendezvous& r, const Key& key) {
   return open_introduced(r, std::move(own), session, key, std::move(server));
 }
 
-// Strangers may keep rank 0 from answering one call, so it is tried again until the time is over.
+// Unauthenticated peers may keep rank 0 from answering a call, so it is retried until the time is up.
 std::unique_ptr<ControlPlane> call_rank_zero(const Rendezvous& rendezvous, const Key& key) {
   Rendezvous r = rendezvous;
   if (r.agent_store)
@@ -240,7 +240,7 @@ std::unique_ptr<ControlPlane> call_by_inherited(const Rendezvous& r, const Key& 
 }  // namespace
 
 std::unique_ptr<ControlPlane> join_run(const Rendezvous& r) {
-  // What c10d warns about ends the run anyway, in our own words.
+  // What c10d warns about ends the run anyway, with our own message.
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = 2;
   const Key key = find_secret();
   if (r.rank == 0) return serve_run(r, key);

@@ -1,5 +1,5 @@
 #pragma once
-// Where ranks meet: at rank 0, by connections that the launcher made before it started them, or else by TCP, on
+// Where ranks meet: at rank 0, over connections that the launcher made before it started them, or else over TCP, on
 // loopback unless the run spans hosts.
 
 #include <memory>
@@ -14,37 +14,38 @@ namespace graphpipe::runtime {
 struct Rendezvous {
   int32_t rank = 0;
   int32_t world_size = 1;
-  /// Rank within this host: which of its GPUs to take.
+  /// Rank within this host: determines which of its GPUs to use.
   int32_t local_rank = 0;
-  /// Whether this rank checks the files of its host for all ranks there. More than one may where a launcher does not
-  /// say who shares a host.
+  /// Whether this rank checks the files of its host on behalf of all ranks there. More than one rank may, if a launcher
+  /// does not tell which ranks share a host.
   bool first_on_host = true;
   std::string address = "127.0.0.1";
   int32_t port = 0;
   /// Rank 0: an inherited listening socket, or -1.
   int32_t listen_fd = -1;
-  /// Inherited connections between rank 0 and the others: of rank 0 one per other rank, of these one. Else empty.
-  /// join_run() owns and closes them, as it does listen_fd.
+  /// Inherited connections between rank 0 and the others: on rank 0 one per other rank, on the others one. Otherwise
+  /// empty. join_run() owns and closes them, as well as listen_fd.
   std::vector<int> inherited;
-  /// torchrun's agent has its own store at the address and port: rank 0 listens elsewhere and says where in that store.
+  /// torchrun's agent has its own store at the address and port: rank 0 listens elsewhere and publishes its address
+  /// there.
   bool agent_store = false;
-  /// Seconds to wait for what another rank does before it is ready (it may read large weights), while it is alive.
+  /// Seconds to wait for another rank to get ready (it may be reading large weights), while it is alive.
   double get_seconds = 3600;
   ControlTimes times;
 };
 
-/// The rank that --rank or the environment of torchrun, mpirun or srun names. Throws RunError (kUsage) where a variable
-/// of theirs is not a number.
+/// The rank given by --rank or the environment of torchrun, mpirun or srun. Throws RunError (kUsage) if one of their
+/// variables is not a number.
 std::optional<int32_t> find_rank(const wire::RunOptions& options);
 
-/// Fills rank, world and address from the flags, else from the environment of torchrun, srun or mpirun, else from the
-/// program's own device. Throws RunError (kUsage) where they contradict the plan.
+/// Takes rank, world and address from the flags, else from the environment of torchrun, srun or mpirun, else from the
+/// program's own device. Throws RunError (kUsage) if they contradict the plan.
 Rendezvous find_rendezvous(const wire::RunOptions& options, int32_t device, int32_t device_count);
 
-/// Joins the ranks of the run; rank 0 serves their control connections. Strangers are kept out by the run's secret
-/// (wire/secret.h), whatever they send. A rank that cannot be reached, ends or stops before the start is over ends the
-/// run: RunError (kPeerFailed; kUsage without a secret; kEnvironment where no port can be had, or where what listens at
-/// rank 0's does not know the secret).
+/// Joins the ranks of the run; rank 0 serves their control connections. Unauthenticated peers are kept out by the run's
+/// secret (wire/secret.h), whatever they send. A rank that cannot be reached, ends or stops during start-up ends the
+/// run: RunError (kPeerFailed; kUsage without a secret; kEnvironment if no port is available, or if the process that
+/// listens at rank 0's address does not know the secret).
 std::unique_ptr<ControlPlane> join_run(const Rendezvous& rendezvous);
 
 }  // namespace graphpipe::runtime

@@ -26,7 +26,7 @@ namespace {
 void watch_parent(int64_t parent) {
   if (parent == 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have ended before the call.
+  // The parent may have ended before the call.
   if (getppid() != parent) std::_Exit(wire::kExitPeerFailed);
 }
 
@@ -39,8 +39,8 @@ int report(const Diagnostics& diagnostics) {
   return exit_code_of(diagnostics.front().code);
 }
 
-/// An operator of the model was given an index that its table does not have. Most are found before, in the data; these
-/// are computed on the way.
+/// An operator of the model was given an index that is out of range for its table. Most are found earlier, in the data;
+/// these are computed by the model.
 bool is_index_error(const std::exception& error) {
   if (dynamic_cast<const c10::IndexError*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::Error*>(&error) == nullptr) return false;
@@ -58,7 +58,7 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
   return problem;
 }
 
-// A launcher has counted the steps already.
+// A launcher has already computed the number of steps.
 void end_after_epochs(wire::RunOptions& options) {
   const bool ordered =
       options.data.epochs > 0 || options.data.shuffle || options.data.last_batch != wire::LastBatch::kWrap;
@@ -138,7 +138,7 @@ void check_outputs(const PlanTable& plan, const wire::RunOptions& options, const
 }
 
 double stall_seconds(const PlanTable& plan, const wire::RunOptions& options) {
-  constexpr double kOfLongestAction = 5;  // predictions are for a machine without other work
+  constexpr double kOfLongestAction = 5;  // predictions assume an otherwise idle machine
   const double longest = static_cast<double>(plan.longest_action_ms) / 1000;
   return options.launch.stall_timeout.value_or(std::max(wire::kStallTimeout, kOfLongestAction * longest));
 }
@@ -163,7 +163,7 @@ std::unique_ptr<Data> open_eval_data(const PlanTable& plan, const wire::RunOptio
 
 std::unique_ptr<Data> open_data(const PlanTable& plan, const wire::RunOptions& options, const std::string& folder,
                                 const DataReader& reader) {
-  constexpr double kOfStallTime = 0.5;  // ranks that wait for another one's data blame it after all of it
+  constexpr double kOfStallTime = 0.5;  // ranks that wait for another one's data blame it after the full time-out
   if (!options.data.feed.empty())
     return open_feed({.socket = options.data.feed,
                       .table = value_or_throw(wire::read_data_table(folder, options.data.paddings)),

@@ -27,7 +27,7 @@ constexpr const char* kMakeOne = "make a file with `(umask 077; openssl rand -he
 }
 
 std::string read_secret_file(const std::string& path) {
-  // Without O_NONBLOCK a FIFO would wait for a writer.
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!file || fstat(file.get(), &status) != 0)
@@ -67,7 +67,7 @@ bool equal_secretly(std::span<const std::byte> a, std::span<const std::byte> b) 
 }
 
 void fill_random(std::span<std::byte> bytes) {
-  // Up to 256 bytes come whole, or not at all.
+  // Up to 256 bytes are returned in full, or not at all.
   if (bytes.size() > 256 || getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     fail(Code::kEnvironment, "the system gives no random numbers", "run on a Linux with getrandom(2)");
 }
@@ -75,7 +75,7 @@ void fill_random(std::span<std::byte> bytes) {
 Key key_of(std::string_view secret) { return sha256(std::as_bytes(std::span(secret))); }
 
 Key find_secret() {
-  // An empty variable says nothing.
+  // An empty variable counts as unset.
   const auto variable = [](const char* name) -> const char* {
     const char* value = std::getenv(name);
     return value == nullptr || *value == '\0' ? nullptr : value;

@@ -21,7 +21,7 @@ constexpr const char* kLoopbackAddress = "127.0.0.1";
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Null address: all of this host's. None where the name is unknown.
+// Null address: all addresses of this host. Empty if the name is unknown.
 Addresses look_up(const char* address, int32_t port, int type, int flags, int family = AF_UNSPEC) {
   addrinfo hints{};
   hints.ai_socktype = type;
@@ -36,7 +36,7 @@ std::string numeric(const sockaddr_storage& name, socklen_t length) {
   char host[NI_MAXHOST] = "";
   const auto* generic = reinterpret_cast<const sockaddr*>(&name);
   if (getnameinfo(generic, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) return "";
-  // A socket that takes both families shows addresses of the older one in the newer one's form.
+  // A dual-stack socket shows IPv4 addresses in IPv6-mapped form.
   const std::string address = host;
   return address.starts_with("::ffff:") ? address.substr(7) : address;
 }
@@ -78,7 +78,7 @@ bool is_loopback(const std::string& address) {
 Descriptor listen_at(const std::string& address, int32_t& port) {
   const std::string where = address == "localhost" ? kLoopbackAddress : address;
   int error = EADDRNOTAVAIL;
-  // All addresses: of both families where this host has both.
+  // All addresses: of both families if this host has both.
   for (const int family : {AF_INET6, AF_INET}) {
     const Addresses found =
         look_up(is_loopback(where) ? where.c_str() : nullptr, port, SOCK_STREAM, AI_PASSIVE | AI_NUMERICSERV, family);

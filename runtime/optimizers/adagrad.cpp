@@ -1,4 +1,4 @@
-// Adagrad as torch.optim.Adagrad, without decay of the learning rate.
+// Adagrad as in torch.optim.Adagrad, without learning-rate decay.
 
 #include <ATen/ops/zeros_like.h>
 

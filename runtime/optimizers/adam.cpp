@@ -1,5 +1,5 @@
-// Adam as torch.optim.Adam: Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015, Algorithm 1. Weight decay
-// is added to the gradient.
+// Adam as in torch.optim.Adam: Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015, Algorithm 1. Weight
+// decay is added to the gradient.
 
 #include <ATen/ops/_fused_adam.h>
 

@@ -1,4 +1,4 @@
-// AdamW as torch.optim.AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, Algorithm 2.
+// AdamW as in torch.optim.AdamW: Loshchilov and Hutter, Decoupled Weight Decay Regularization, 2019, Algorithm 2.
 
 #include <ATen/ops/_fused_adamw.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_.
+// Clipping by the global norm, as in torch.nn.utils.clip_grad_norm_.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,8 +8,7 @@ namespace graphpipe::runtime {
 /// Sum of squares of a gradient, in double.
 double squared_norm(const at::Tensor& gradient);
 
-/// What gradients are multiplied with so that their global norm is at most `largest`; 1 where it is already, or where
-/// largest is 0.
+/// The factor that brings the global norm of gradients to at most `largest`; 1 if it already is, or if largest is 0.
 double clip_factor(double norm, double largest);
 
 }  // namespace graphpipe::runtime

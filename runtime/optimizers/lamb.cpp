@@ -1,5 +1,5 @@
 // LAMB: You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2020, Algorithm 2, with
-// phi(x) = x, as the authors use it, and a ratio of 1 where a norm is 0, so that weights leave zero.
+// phi(x) = x, as used by the authors, and a ratio of 1 if a norm is 0, so that weights can leave zero.
 
 #include <cmath>
 

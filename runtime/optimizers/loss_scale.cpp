@@ -13,7 +13,7 @@ namespace {
 
 // Float16 itself spans 40 powers of two.
 constexpr double kSmallestScale = 0x1p-24;
-// Gradients that are zeros never overflow; the scaled loss would at last.
+// All-zero gradients never overflow, so without a limit the scaled loss eventually would.
 constexpr double kLargestScale = 0x1p24;
 constexpr double kLargestCount = 0x1p53;
 

@@ -1,10 +1,10 @@
-// Muon: Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024. The momentum of a matrix is made
-// orthogonal, nearly, by five Newton-Schulz iterations. Tables, vectors and all other parameters take AdamW, as its
-// authors do.
+// Muon: Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024. The momentum of a matrix is
+// approximately orthogonalised by five Newton-Schulz iterations. Tables, vectors and all other parameters use AdamW, as
+// its authors do.
 //
-// The change is scaled by 0.2 sqrt(max(rows, columns)), so that one learning rate and weight decay serve both (Liu et
+// The change is scaled by 0.2 sqrt(max(rows, columns)), so that one learning rate and weight decay suit both (Liu et
 // al., Muon is Scalable for LLM Training, 2025, section 2.2: torch.optim.Muon's "match_rms_adamw"). It is the same for
-// a matrix and its transpose, and exporters may store either. The iterations are in the weight's type, not in bfloat16.
+// a matrix and its transpose, and exporters may store either. The iterations use the weight's type, not bfloat16.
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/matmul.h>
@@ -57,8 +57,8 @@ double update_muon(at::Tensor& weight, const at::Tensor& gradient, ParameterStat
 }
 
 // The iterations are a function of the singular values whose slope is at most kA^5: relative to the norm of the matrix,
-// an error of the result is at most so many times an error of the matrix. As the root that an update of Adam divides
-// by, that is the norm over kA^5.
+// an error of the result is at most kA^5 times an error of the matrix. Expressed as the root that an Adam update
+// divides by, that is the norm over kA^5.
 UpdateScale scale_of_muon(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms) {
   if (state.size() > 1) return scale_of_moments(gradient, state, terms);
   const double norm = look_ahead(gradient, state, terms).norm().item<double>();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kMainWeight = "main_weight";
 
-// The update of the rows that the gradient holds, by the rule for a weight of those rows.
+// Updates the rows that the gradient holds, using the rule on a weight of just these rows.
 double update_stored_rows(const UpdateRule& rule, at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
                           const UpdateTerms& terms) {
   const at::Tensor rows = stored_rows(gradient);

@@ -1,6 +1,6 @@
 #pragma once
-// The optimizer of one copy of a stage's parameters: an update rule and what it remembers, in place, one parameter at a
-// time. The bits of a parameter's update do not depend on which other parameters share its stage.
+// The optimizer of one copy of a stage's parameters: an update rule and its state, in place, one parameter at a time.
+// The bits of a parameter's update do not depend on which other parameters share its stage.
 
 #include <string_view>
 #include <vector>
@@ -11,38 +11,39 @@ namespace graphpipe::runtime {
 
 class Optimizer {
  public:
-  /// `name` as in wire/optimizers.h; the terms of each parameter. `main_weights`: parameters of 16 bits are updated as
-  /// float32 numbers, which are part of their state (Micikevicius et al., Mixed Precision Training, 2018, section 3.1).
+  /// `name` as in wire/optimizers.h; `terms` by parameter. `main_weights`: 16-bit parameters are updated in float32, as
+  /// main weights that are part of their state (Micikevicius et al., Mixed Precision Training, 2018, section 3.1).
   Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights = false);
-  /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` says whose state to
-  /// use; the state is made at the first call. The gradient has the type of the weight, or float32 with a main weight.
-  /// It may be sparse by rows (kernels/table_rows.h) where takes_rows().
+  /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` selects the state; it
+  /// is created at the first call. The gradient has the type of the weight, or float32 with a main weight. It may be
+  /// sparse by rows (kernels/table_rows.h) if takes_rows().
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
-  /// Whether an update changes nothing but the rows that a sparse gradient holds.
+  /// Whether an update only changes the rows that a sparse gradient holds.
   bool takes_rows(size_t index, const at::Tensor& weight) const {
     return rule_->spares_rows != nullptr && rule_->spares_rows(terms_[index]) && !has_main_weight(weight);
   }
 
-  /// What the next step of this parameter depends on beside weight and gradient: the rule's own tensors, which later
-  /// steps change. Empty before the first step, and where the rule remembers nothing.
+  /// What the next step of this parameter depends on in addition to weight and gradient: the rule's own tensors, which
+  /// later steps change. Empty before the first step, and if the rule has no state.
   ParameterState state(size_t index) const;
-  /// What state() gives after a step of a weight like this one: names, types and shapes, for reading them from a file.
+  /// What state() returns after a step of a weight like this one: names, types and shapes, for reading them from a
+  /// file.
   ParameterState fresh_state(size_t index, const at::Tensor& weight) const;
-  /// Goes on from such a state: the next steps have the bits of those after the step that left it. Takes the tensors
-  /// over. Needs the names, types and shapes of fresh_state(index, weight), in its order.
+  /// Continues from such a state: the next steps have the same bits as those after the step that produced it. Takes
+  /// ownership of the tensors. Needs the names, types and shapes of fresh_state(index, weight), in its order.
   void take_state(size_t index, ParameterState state);
 
   bool has_main_weight(const at::Tensor& weight) const {
     return main_weights_ && weight.is_floating_point() && weight.element_size() == 2;
   }
-  /// The weight as it is updated: its main weight, or the weight itself.
+  /// The weight that is updated: the main weight, or the weight itself.
   at::Tensor updated_weight(size_t index, const at::Tensor& weight) const;
-  /// Gives the weight, and its main weight where it has one, these elements.
+  /// Sets the elements of the weight, and of its main weight if it has one.
   void set_weight(size_t index, at::Tensor& weight, const at::Tensor& elements);
 
-  /// What the last step was multiplied with (UpdateRule::update); 0 before the first.
+  /// The rate of the last step (UpdateRule::update); 0 before the first.
   double last_rate(size_t index) const { return states_[index].last_rate; }
-  /// Of the last step, with this gradient.
+  /// The scale of the last step, given its gradient.
   UpdateScale scale(size_t index, const at::Tensor& gradient) const;
 
  private:

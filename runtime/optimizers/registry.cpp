@@ -4,7 +4,7 @@
 
 #include "support/check.h"
 
-// One line per optimizer: it declares the function of the file of its name, and asks it.
+// One line per optimizer: it declares the function of the file of that name, and calls it.
 #define GRAPHPIPE_UPDATE_RULES(RULE) \
   RULE(sgd_rule)                     \
   RULE(adam_rule)                    \

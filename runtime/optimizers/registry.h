@@ -1,5 +1,5 @@
 #pragma once
-// The update rules, one per entry of wire/optimizers.h; each is the file of its name.
+// The update rules, one per entry of wire/optimizers.h, each in the file of its name.
 
 #include <span>
 
@@ -8,7 +8,7 @@
 namespace graphpipe::runtime {
 
 std::span<const UpdateRule> update_rules();
-/// GP_CHECKs that there is one of this name: generated programs name those of wire/optimizers.h only.
+/// GP_CHECKs that the name exists: generated programs only use names of wire/optimizers.h.
 const UpdateRule& update_rule(std::string_view name);
 
 }  // namespace graphpipe::runtime

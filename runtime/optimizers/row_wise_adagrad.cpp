@@ -1,6 +1,6 @@
 // Adagrad with one sum per row of an embedding table, the mean of the squares of the row's gradient: Naumov et al.,
 // Deep Learning Recommendation Model for Personalization and Recommendation Systems, 2019, and Khudia et al., FBGEMM,
-// 2021 (EXACT_ROWWISE_ADAGRAD). Other parameters take Adagrad, as there.
+// 2021 (EXACT_ROWWISE_ADAGRAD). Other parameters use Adagrad, as there.
 
 #include <ATen/ops/zeros.h>
 

@@ -1,5 +1,5 @@
-// SGD with momentum, as torch.optim.SGD without dampening; Nesterov's momentum in the form of Sutskever et al., On the
-// importance of initialization and momentum in deep learning, 2013, section 2, with the buffer that PyTorch keeps.
+// SGD with momentum, as in torch.optim.SGD without dampening; Nesterov's momentum in the form of Sutskever et al., On
+// the importance of initialization and momentum in deep learning, 2013, section 2, with the buffer that PyTorch keeps.
 
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros_like.h>
@@ -14,7 +14,8 @@ ParameterState fresh_velocity(const at::Tensor& weight, const UpdateTerms& terms
   return {{"momentum_buffer", at::zeros_like(weight)}};
 }
 
-// LibTorch's fused SGD leaves whole vectors of 16-bit weights as they are on the CPU (2.11): the same in single ops.
+// LibTorch's fused SGD (2.11) fails to update whole vectors of 16-bit weights on the CPU: the same update in separate
+// ops.
 void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state, const OptimizerNumbers& numbers) {
   if (numbers.weight_decay != 0) change = change.add(weight, numbers.weight_decay);
   if (!state.empty()) {

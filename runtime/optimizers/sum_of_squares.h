@@ -6,16 +6,16 @@
 
 namespace graphpipe::runtime {
 
-/// Places in the state.
+/// Indices into the state.
 enum SumPlace : size_t { kSumOfSquares, kSumSteps };
 
 ParameterState fresh_sum(const at::Tensor& weight, const UpdateTerms& terms);
-/// By the mean of the squares so far. The update divides by the root of their sum, which is no less.
+/// From the mean of the squares so far. The update divides by the root of their sum, which is at least as large.
 UpdateScale scale_of_sum(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms);
 
-/// Adagrad's update, which the row-wise one takes for parameters that are no tables.
+/// Adagrad's update; the row-wise variant uses it for parameters that are not tables.
 double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
-/// Both spare rows whose gradient is zero, without decay of the weights and where no division is by zero.
+/// Both leave rows with a zero gradient unchanged if there is no weight decay and no division by zero.
 bool adagrad_spares_rows(const UpdateTerms& terms);
 
 }  // namespace graphpipe::runtime

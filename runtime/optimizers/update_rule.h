@@ -1,6 +1,6 @@
 #pragma once
-// How one optimizer changes one parameter. A rule is plain functions over tensors: what it remembers of a parameter is
-// a list of named tensors, so that checkpoints take and give it without knowing the optimizer.
+// How one optimizer changes one parameter. A rule is plain functions over tensors: its state for a parameter is a list
+// of named tensors, so that checkpoints can save and restore it without knowing the optimizer.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,21 +13,21 @@
 namespace graphpipe::runtime {
 
 using wire::OptimizerNumbers;
-/// Under the names that PyTorch's optimizers give their state: "exp_avg", "momentum_buffer", "step".
+/// Under the names of PyTorch's optimizers: "exp_avg", "momentum_buffer", "step".
 using ParameterState = std::vector<NamedTensor>;
 
-/// What a rule knows of a parameter beside its numbers' values.
+/// What a rule knows about a parameter apart from the values of its elements.
 struct UpdateTerms {
   OptimizerNumbers numbers;
-  /// Rows are looked up by ids: an embedding.
+  /// Whether rows are looked up by ids: an embedding.
   bool is_table = false;
 };
 
-/// What rounding of gradients may do to an update, for `verify` (driver/report/compare_tensors.h).
+/// How rounding errors of gradients affect an update, for `verify` (driver/report/compare_tensors.h).
 struct UpdateScale {
-  /// By element: the update divides by the root of it. Undefined: by nothing.
+  /// By element: the update divides by its root. Undefined: no division.
   at::Tensor second_moment;
-  /// Norm of the gradients that the update is made of.
+  /// Norm of the gradients that the update is based on.
   double gradient_norm = 0;
 };
 
@@ -35,15 +35,15 @@ struct UpdateRule {
   /// As in wire/optimizers.h.
   const char* name;
   /// The state of a parameter that was never updated: on the weight's device, always the same names, types and shapes
-  /// for a weight of this shape and these terms. Empty where the rule remembers nothing.
+  /// for a weight of this shape and these terms. Empty if the rule has no state.
   ParameterState (*fresh_state)(const at::Tensor& weight, const UpdateTerms& terms);
-  /// One update, in place. The bits depend on these arguments only. Returns what the update was scaled with when it
-  /// changed the weight: the learning rate, and more where the rule scales by norms too.
+  /// One update, in place. The bits depend only on these arguments. Returns the factor with which the update changed
+  /// the weight: the learning rate, times further factors if the rule also scales by norms.
   double (*update)(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
-  /// After an update. Null: the update is linear in the gradients, and rounding stays what it is.
+  /// Called after an update. Null: the update is linear in the gradients, so rounding errors are not amplified.
   UpdateScale (*scale)(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms) = nullptr;
-  /// Whether a row of a weight, or of a state of as many rows, is left as it is where its gradient is zero, and
-  /// computed from that row and its gradient alone. Null: it is not.
+  /// Whether a row of a weight, or of a state with as many rows, is left unchanged if its gradient is zero, and is
+  /// otherwise computed from that row and its gradient alone. Null: no.
   bool (*spares_rows)(const UpdateTerms& terms) = nullptr;
 };
 

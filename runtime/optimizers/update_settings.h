@@ -1,5 +1,5 @@
 #pragma once
-// What a run says of updates, read once: all states of all stages of a rank share it.
+// The options of a run that concern updates, read once and shared by all states of all stages of a rank.
 
 #include <string_view>
 #include <vector>
@@ -16,15 +16,15 @@ struct UpdateSettings {
   wire::OptimizerOptions options;
   wire::LearningRate rate;
 
-  /// Whether the weights change at the end of this step, from 0: of --accumulate K every K-th.
+  /// Whether the weights change at the end of this step (counted from 0): with --accumulate K, every K-th.
   bool is_update(int64_t step) const { return (step + 1) % options.accumulate == 0; }
-  /// The numbers of a parameter: the optimizer's, the run's, and those of its group.
+  /// The terms of a parameter: numbers of the optimizer, of the run, and of the parameter's group.
   UpdateTerms terms_of(std::string_view name, size_t dimensions, bool is_table) const;
 };
 
-/// Reads the file of --lr-file, where there is one. Throws RunError.
+/// Reads the file of --lr-file, if there is one. Throws RunError.
 UpdateSettings update_settings(std::string_view optimizer, const wire::OptimizerOptions& options);
-/// Refuses (kUsage) groups that name no parameter of the model. Throws RunError.
+/// Rejects (kUsage) groups that match no parameter of the model. Throws RunError.
 void check_groups(const wire::OptimizerOptions& options, const Safetensors& parameters);
 
 }  // namespace graphpipe::runtime
