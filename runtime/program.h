@@ -1,7 +1,7 @@
 #pragma once
-// What generated code and the runtime agree on: the arguments of a stage's functions, and the constant tables that
-// describe stages and a device's program. Generated files define these tables; the executor only reads them.
-// No policy and no name look-up happens here: tensors are found by index.
+// The interface between generated code and the runtime: the arguments of a stage's functions, and the constant tables
+// that describe stages and a device's program. Generated files define these tables; the executor only reads them. There
+// are no policies and no name look-ups: tensors are found by index.
 
 #include <cstdint>
 #include <span>
@@ -18,7 +18,7 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// Keys one node's random numbers: the partition, micro-batches, replicas and the schedule do not change them.
+/// The key of one node's random numbers: partition, micro-batches, replicas and the schedule do not change them.
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t step = 0;
@@ -26,10 +26,10 @@ struct RandomKey {
   int64_t first_sample = 0;  // of the item, within the step
 };
 
-/// What one call of a stage function works on.
+/// The arguments of one call of a stage function.
 struct StageArguments {
-  /// The stage's parameters (StageEntry::params order), of the weight version that the action names. Buffers are
-  /// among them and are updated in place.
+  /// The stage's parameters (StageEntry::params order), in the weight version that the action names. Buffers are
+  /// included and are updated in place.
   const at::Tensor* weights = nullptr;
   /// Gradient accumulators, same order; undefined until the step's first share. Used by weight gradients.
   at::Tensor* gradients = nullptr;
@@ -39,11 +39,11 @@ struct StageArguments {
   int64_t first_sample = 0;
   uint64_t seed = 0;
   uint64_t step = 0;
-  /// The forward runs again for the same item: running statistics must not be updated a second time.
+  /// The forward is repeated for the same item: running statistics must not be updated again.
   bool recompute = false;
   /// The forward leaves the model's outputs in the slot.
   bool keeps_outputs = false;
-  /// Where all these tensors lie: the number of a GPU of this host, or -1: the CPU.
+  /// Where all these tensors are: the index of a GPU of this host, or -1 for the CPU.
   int32_t gpu = -1;
 };
 using StageFunction = void (*)(const StageArguments&);
@@ -71,9 +71,9 @@ struct ParamRow {
   const char* name = nullptr;
   TensorRow tensor;
   ParamRole role = ParamRole::kTrainable;
-  /// Parameters of different stages with the same group are copies of one (ties).
+  /// Parameters of different stages with the same group are copies of one parameter (tied weights).
   int32_t group = -1;
-  /// Rows are looked up by ids: an embedding.
+  /// Whether rows are looked up by ids: an embedding.
   bool is_table = false;
 };
 
@@ -82,57 +82,57 @@ struct DataRow {
   const char* name = nullptr;
   TensorRow tensor;
   int32_t slot = -1;
-  /// Of integers: the rows or classes that they may name. Synthetic ones are drawn from [0, high), from [0, 2) where
-  /// nothing bounds them.
+  /// For integers: the rows or classes that they may refer to. Synthetic ones are drawn from [0, high), or from [0, 2)
+  /// if there is no bound.
   wire::IdBounds ids;
 };
 
-/// An output of the model with samples that the stage computes: all in programs that only run forwards, else those that
-/// the loss needs.
+/// A model output with a batch axis that the stage computes: all of them in programs that only run forwards, otherwise
+/// those that the loss needs.
 struct OutputRow {
   const char* name = nullptr;
   TensorRow tensor;
   int32_t slot = -1;
 };
 
-/// A value that the forward computes and leaves in the item's slot: which operator of the model it is of.
+/// A value that the forward computes and leaves in the item's slot, and the model's operator that it comes from.
 struct KeptRow {
   int32_t slot = -1;
   const char* op = nullptr;    // "Log"
   const char* name = nullptr;  // of the model's node
 };
 
-/// The stage's end of a transfer. A value goes down once; its gradient comes back as `gradient_count` tensors of the
-/// value's type (more than one only where partial sums would change the order of additions).
+/// The stage's end of a transfer. A value is sent forward once; its gradient comes back as `gradient_count` tensors of
+/// the value's type (more than one only if partial sums would change the order of additions).
 struct BoundaryRow {
   int32_t edge = -1;
   bool is_input = false;       // this stage receives the value
   int32_t slot = -1;           // slot index of the value
-  int32_t gradient_slot = -1;  // slot index of the first gradient tensor, consecutive; -1 where no gradient flows
+  int32_t gradient_slot = -1;  // slot index of the first gradient tensor, consecutive; -1 if no gradient flows
   int32_t gradient_count = 0;
   TensorRow tensor;
 };
 
 /// A stage library's table.
 ///
-/// Whose tensors lie in an item's slot, over the item's life: before a forward the executor puts the data inputs, the
-/// received boundary inputs (contiguous, all rows of the item) and the loss scale there; the forward adds its saved
+/// Who owns the tensors in an item's slot, over the item's life: before a forward the executor puts the data inputs,
+/// the received boundary inputs (contiguous, all rows of the item) and the loss scale there; the forward adds its saved
 /// values, the boundary outputs and the loss. Before an input-gradient function the executor puts the received
 /// gradients of the boundary outputs there; the function adds the gradients of the boundary inputs, all of them
-/// defined. Generated code resets what it finds after its last reader: saved values, received gradients, and, where the
+/// defined. Generated code resets what it reads after the last reader: saved values, received gradients, and, if the
 /// stage does not recompute or in its backward, data, received inputs and the loss scale. It never resets what it
-/// leaves for others: boundary outputs (each boundary row has a slot of its own), gradients of boundary inputs, the
-/// loss, the model's outputs (where StageArguments::keeps_outputs asks for them). The executor clears the whole slot
-/// when the item's last action is done. A backward (B) calls input_gradient, then weight_gradient; where no program
-/// divides backwards, the former computes both.
+/// leaves for others: boundary outputs (each boundary row has its own slot), gradients of boundary inputs, the loss,
+/// the model's outputs (if StageArguments::keeps_outputs asks for them). The executor clears the whole slot when the
+/// item's last action is done. A backward (B) calls input_gradient, then weight_gradient; if no program splits
+/// backwards, the former computes both.
 struct StageEntry {
   int32_t stage = -1;
   int32_t slot_size = 0;
   StageFunction forward = nullptr;
-  /// The forward where the model is evaluated: Dropout is off, BatchNorm takes its running statistics, and nothing is
-  /// saved for a backward. Null: it is as in training.
+  /// The forward for evaluation: Dropout is off, BatchNorm uses its running statistics, and nothing is saved for a
+  /// backward. Null: the same as in training.
   StageFunction evaluate = nullptr;
-  /// Null where the stage has no such pass.
+  /// Null if the stage has no such pass.
   StageFunction input_gradient = nullptr;
   StageFunction weight_gradient = nullptr;
   std::span<const ParamRow> params;
@@ -142,10 +142,10 @@ struct StageEntry {
   int32_t loss_slot = -1;
   /// Slot that the executor fills with the loss scale 1/N before a forward (a float scalar tensor), or -1.
   int32_t loss_scale_slot = -1;
-  /// Slots that must survive from forward to backward when the stage recomputes: its boundary and data inputs.
+  /// Slots that must survive from forward to backward if the stage recomputes: its boundary and data inputs.
   std::span<const int32_t> recompute_inputs;
   std::span<const OutputRow> outputs;
-  /// In the order in which they are computed.
+  /// In the order of computation.
   std::span<const KeptRow> kept;
 };
 
@@ -177,51 +177,52 @@ struct StageRow {
   bool recompute = false;
 };
 
-/// How N, the loss's divisor, is known before the first backward (docs/semantics.md, section 4).
+/// How N, the divisor of the loss, is determined before the first backward (docs/semantics.md, section 4).
 struct LossRow {
   using Normalizer = wire::LossNormalizer;
   Normalizer normalizer = Normalizer::kSamples;
-  /// The label, for kCountedPositions; any stage may read it (its slot means nothing). Else without a name.
+  /// The label, for kCountedPositions; any stage may read it (its slot is not used). Otherwise it has no name.
   DataRow label;
   int64_t ignore_index = -100;
   bool has_ignore_index = false;
-  /// Elements per sample that also divide (MSE and BCE average over all elements).
+  /// Elements per sample, which also divide the loss (MSE and BCE average over all elements).
   int64_t elements_per_sample = 1;
-  /// The elements of a label's sample that can count, with the batch axis in front; all of them where there is none.
+  /// The elements of a label's sample that can count, with the batch axis first; if empty, all of them.
   std::span<const wire::PositionRange> counted;
 };
 
 /// Everything about the plan that every device knows.
 struct PlanTable {
-  /// SHA-256 of the plan, hex: peers refuse each other where it differs.
+  /// SHA-256 of the plan, hex: peers with another digest are rejected.
   const char* plan_digest = nullptr;
   /// Samples of one step.
   int64_t batch = 1;
-  /// Steps that the programs are of: more than one where an asynchronous schedule drains only behind several. Sample
-  /// ranges of actions and updates count through all of them.
+  /// Number of steps that the programs cover: more than one if an asynchronous schedule drains only after several.
+  /// Sample ranges of actions and updates count through all of them.
   int64_t batches = 1;
   int32_t device_count = 1;
-  /// The device of a parameter server, which no plan has: a run adds it (runtime/server); -1: there is none.
+  /// The device of a parameter server, which is not part of any plan: a run adds it (runtime/server); -1: there is
+  /// none.
   int32_t server = -1;
   /// A name of wire/optimizers.h.
   const char* optimizer = "sgd";
   int32_t threads = 1;
-  /// Of everything random.
+  /// Seed of everything random.
   uint64_t seed = 0;
-  /// Gradients are computed in float16: the loss is scaled (runtime/optimizers/loss_scale.h).
+  /// Whether gradients are computed in float16, so that the loss is scaled (runtime/optimizers/loss_scale.h).
   bool scales_loss = false;
-  /// What the plan expects its longest action to take, milliseconds; 0: unknown.
+  /// The plan's estimate for its longest action, in milliseconds; 0: unknown.
   int64_t longest_action_ms = 0;
   LossRow loss;
-  /// The updates of the loss's stage: the loss of an item is divided by N of the one that holds it. Empty where each
-  /// step is one.
+  /// The updates of the loss's stage: the loss of an item is divided by N of the update that contains it. Empty if each
+  /// step is one update.
   std::span<const wire::SampleRange> loss_updates;
-  /// Outputs of the model that stages compute (StageEntry::outputs).
+  /// Number of model outputs that stages compute (StageEntry::outputs).
   int32_t outputs = 0;
   std::span<const StageRow> stages;  // by stage id
   std::span<const EdgeRow> edges;    // by edge id
   std::span<const PlacementRow> placement;
-  /// Only the groups that two stages or more hold.
+  /// Only groups that two or more stages hold.
   std::span<const GroupRow> groups;
 };
 
@@ -237,7 +238,7 @@ struct DeviceProgram {
   std::span<const wire::ActionRow> actions;
   /// The stages that this device holds.
   std::span<const StageEntry* const> stages;
-  /// Bytes of the block of memory in which the plan has placed the tensors of a step; 0: it has not.
+  /// Size of the memory block in which the plan has placed the tensors of a step; 0: not placed.
   int64_t arena_bytes = 0;
 };
 
@@ -246,7 +247,7 @@ struct DeviceProgram {
 int run_device(const DeviceProgram& program, int argc, char** argv);
 
 /// The main function of the one executable that every rank may start: runs the program of its rank, which --rank or the
-/// launcher's environment names. Without either, and with several programs, it ends with kExitUsage.
+/// launcher's environment gives. Without either, and with several programs, it ends with kExitUsage.
 int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv);
 
 /// The main function of the serial interpreter (docs/semantics.md, section 2): all programs of the plan in one

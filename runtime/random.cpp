@@ -15,7 +15,7 @@ namespace graphpipe::runtime {
 namespace {
 
 constexpr int64_t kWordsPerBlock = 4;
-// Blocks computed side by side, so that the compiler can use vector instructions.
+// Blocks computed in parallel, so that the compiler can use vector instructions.
 constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kWordsPerBlock * kLanes;
 constexpr double kTwoToMinus32 = 1.0 / 4294967296.0;
@@ -54,7 +54,7 @@ void fill_words(Words& words, uint64_t key, uint64_t sample, uint64_t first) {
   }
 }
 
-// A tensor as runs of elements that belong to one sample and lie together: run r is sample r % samples, and its first
+// A tensor as runs of contiguous elements that belong to one sample: run r belongs to sample r % samples, and its first
 // element is number (r / samples) * length of that sample.
 struct Runs {
   int64_t count = 1, samples = 1, length = 0;
@@ -76,7 +76,7 @@ Runs runs_of(const at::Tensor& like, const SampleLayout& layout) {
   return runs;
 }
 
-// Calls convert(words, out): `out` are kWords elements from a whole block on, of which `out`'s caller keeps some.
+// Calls convert(words, out): `out` has kWords elements starting at a block boundary, of which the caller keeps some.
 template <typename T, typename Convert>
 void fill_run(T* out, int64_t first_element, int64_t length, uint64_t key, uint64_t sample, const Convert& convert) {
   Words words;
@@ -110,7 +110,7 @@ void fill(at::Tensor& result, const Runs& runs, const RandomKey& key, const Conv
   });
 }
 
-// Drawn on the CPU as double for double, as float for all else.
+// Drawn on the CPU, as double for double, as float for all other types.
 template <typename Convert>
 at::Tensor draw(const at::Tensor& like, const SampleLayout& layout, const RandomKey& key, const Convert& convert) {
   const bool is_double = like.scalar_type() == at::kDouble;
@@ -137,7 +137,7 @@ at::Tensor random_uniform(const at::Tensor& like, const SampleLayout& layout, do
                           const RandomKey& key) {
   return draw(like, layout, key, [=](const Words& words, auto& values) {
     using T = std::decay_t<decltype(values[0])>;
-    // What lies next to `high` rounds up to it.
+    // A value next to `high` may have been rounded up to it.
     const T last = high > low ? std::nextafter(static_cast<T>(high), static_cast<T>(low)) : static_cast<T>(low);
     for (int64_t i = 0; i < kWords; ++i) {
       const auto value = static_cast<T>(low + (high - low) * static_cast<double>(words[i] >> 8) * 0x1p-24);

@@ -21,11 +21,10 @@ using Tensors = std::vector<at::Tensor>;
 int64_t direction_count(Reading reading) { return reading == Reading::kBoth ? 2 : 1; }
 bool is_backward(Reading reading, int64_t direction) { return reading == Reading::kReverse || direction == 1; }
 
-// The step that is processed at position `place` of `count`.
+// The time step that is processed in position `place` of `count`.
 int64_t step_at(bool backward, int64_t place, int64_t count) { return backward ? count - 1 - place : place; }
 
-// The products of all steps with w, and the biases that are added to them: [T, B, gates H]. `bias` is cut by the
-// caller.
+// The products of all steps with w, plus the biases: [T, B, gates H]. The caller slices `bias`.
 at::Tensor input_products(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
   at::Tensor products = at::matmul(x, w.t());
   return bias.defined() ? products + bias : products;
@@ -43,12 +42,12 @@ at::Tensor part(const at::Tensor& gates, int64_t index, int64_t hidden) {
 at::Tensor through_sigmoid(const at::Tensor& gradient, const at::Tensor& s) { return gradient * s * (1 - s); }
 at::Tensor through_tanh(const at::Tensor& gradient, const at::Tensor& t) { return gradient * (1 - t * t); }
 
-// A gradient that may be absent, of one direction.
+// A gradient that may be absent, for one direction.
 at::Tensor given_or_zeros(const at::Tensor& gradient, int64_t direction, const at::Tensor& like) {
   return gradient.defined() ? gradient[direction] : at::zeros_like(like);
 }
 
-// The gradient of h at a step: what came back from the next step, and what y's reader sent.
+// The gradient of h at a step: what came back from the next step, plus what the reader of y sent.
 at::Tensor with_output(const at::Tensor& h, const at::Tensor& y, int64_t step, int64_t direction) {
   return y.defined() ? h + y[step][direction] : h;
 }

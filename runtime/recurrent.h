@@ -1,6 +1,6 @@
 #pragma once
 // LSTM and GRU over a whole sequence, with ONNX's layout and order of gates, and the gradients of their gates. Weight
-// and input gradients are matrix products over these, which the graph holds as nodes of its own.
+// and input gradients are matrix products over these, which are separate nodes of the graph.
 //
 // Sizes: T steps, B rows, I inputs, H hidden, D directions. x [T, B, I], w [D, gates H, I], r [D, gates H, H], bias
 // [D, 2 gates H] (for w, then for r), h and c [D, B, H], y [T, D, B, H]. Absent tensors are undefined ones.
@@ -14,7 +14,7 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// Which ways a sequence is read; both: direction 0 forward, direction 1 backward.
+/// The direction in which a sequence is read; both: direction 0 forward, direction 1 backward.
 enum class Reading : uint8_t { kForward, kReverse, kBoth };
 
 /// y, last h, last c, gates after their activations [D, T, B, 4H] in the order i, o, f, c; cells [D, T, B, H].
@@ -29,7 +29,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_gate_gradient(const at::Tens
                                                                   const at::Tensor& cells, const at::Tensor& c,
                                                                   const at::Tensor& r, Reading reading);
 
-/// y, last h, and [D, T, B, 4H]: the gates z, r and h after their activations, and what r multiplies. The form with
+/// y, last h, and [D, T, B, 4H]: the gates z, r and h after their activations, and the factor of r. The variant with
 /// linear_before_reset = 1.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> gru(const at::Tensor& x, const at::Tensor& w, const at::Tensor& r,
                                                    const at::Tensor& bias, const at::Tensor& h, Reading reading);

@@ -1,5 +1,5 @@
 #pragma once
-// The options of tensors that are made from nothing, where they shall lie.
+// The options of newly created tensors, including their device.
 
 #include <c10/core/TensorOptions.h>
 
@@ -13,7 +13,7 @@ inline at::TensorOptions options_on(int32_t gpu, at::ScalarType type) {
                                         static_cast<c10::DeviceIndex>(gpu));
 }
 
-/// Where the other tensors of a stage function lie.
+/// On the device of the stage function's other tensors.
 inline at::TensorOptions options_of(const StageArguments& a, at::ScalarType type) { return options_on(a.gpu, type); }
 
 }  // namespace graphpipe::runtime

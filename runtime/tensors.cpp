@@ -9,12 +9,12 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// By the number of the element type.
+/// Indexed by the element type.
 constexpr at::ScalarType kScalarTypes[] = {
     at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool,
     at::kUInt16, at::kUInt32, at::kUInt64, at::kFloat8_e4m3fn, at::kFloat8_e4m3fnuz, at::kFloat8_e5m2,
     at::kFloat8_e5m2fnuz, at::kFloat8_e8m0fnu,
-    // Types of less than a byte have one element a byte: the code of a float, an integer's value.
+    // Types of less than a byte use one byte per element: the code of a float, or an integer's value.
     at::kByte, at::kChar, at::kByte, at::kChar, at::kByte};
 static_assert(std::size(kScalarTypes) == std::size(wire::kElementTypes));
 

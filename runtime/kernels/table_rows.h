@@ -11,10 +11,10 @@
 
 namespace graphpipe::runtime {
 
-/// Adds the rows of `gradient` to those that `indices` names, in the order of the indices, so that runs repeat to the
-/// bit. `gradient` is [indices.., row..]; the table [rows, row..] = `table`; an index may be negative and counts from
-/// the table's end then. `padding_row` gets nothing (-1: all do). An undefined `sum` becomes sparse where that is worth
-/// it, on CPUs, else dense: a defined one stays what it is.
+/// Adds the rows of `gradient` to those that `indices` names, in the order of the indices, so that runs are
+/// bit-reproducible. `gradient` is [indices.., row..]; the table [rows, row..] = `table`; a negative index counts from
+/// the table's end. `padding_row` gets nothing (-1: there is none). An undefined `sum` becomes sparse if that is
+/// worthwhile, on CPUs, otherwise dense; a defined one keeps its layout.
 void add_table_rows(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& indices, at::IntArrayRef table,
                     int64_t padding_row);
 

@@ -12,7 +12,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// No function of a stage is called: the pacer stands in for all of them.
+// No stage function is ever called: the pacer replaces all of them.
 constexpr int64_t kGradientElement = 4;
 
 }  // namespace
@@ -54,7 +54,7 @@ int64_t PacedProgram::gradient_elements(int64_t bytes) const {
   return std::max<int64_t>(1, sent(bytes) / kGradientElement);
 }
 
-// [samples, factor] where it has a batch axis, else [factor].
+// [samples, factor] if it has a batch axis, otherwise [factor].
 TensorRow PacedProgram::dims(int64_t factor, int64_t samples_power) {
   std::vector<DimRow>& list = dim_lists_.emplace_back();
   if (samples_power > 0) list.push_back({.factor = 1, .power = 1});
@@ -150,7 +150,7 @@ std::vector<ChannelPace> PacedProgram::paces(const std::vector<ChannelSpec>& spe
     pace = {.link = way->second->link,
             .latency = way->second->latency * plan_.scale,
             .byte = way->second->byte * byte_scale};
-    // Half of the messages of a ring are added up, the others are copied.
+    // Half of the messages of a ring are added, the others are copied.
     if (spec.key.kind == ChannelKind::kReduce)
       pace.work = plan_.stages[static_cast<size_t>(spec.key.index)].add_byte * byte_scale / 2;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's program as the executor takes it, made of a pace plan in place of generated code: stages without functions,
+// A rank's program in the executor's format, made from a pace plan instead of generated code: stages without functions,
 // values of the plan's sizes.
 
 #include <deque>
@@ -20,13 +20,13 @@ class PacedProgram {
 
   DeviceProgram program() const;
   const PlanTable& table() const { return table_; }
-  /// Of the scaled plan, by action.
+  /// The duration in the scaled plan, by action.
   int64_t nanoseconds(size_t action) const;
   int64_t start_nanoseconds() const;
-  /// The largest value or gradient that a stage of this rank has.
+  /// The size of the largest value or gradient of this rank's stages.
   int64_t largest_bytes() const;
-  /// How long messages between ranks take, by channel of `specs`. What ranks tell each other beside the plan's
-  /// messages takes no time. Throws RunError (kMalformedFile) where the plan has no way for a tensor's channel.
+  /// How long messages between ranks take, by channel of `specs`. What ranks tell each other in addition to the plan's
+  /// messages takes no time. Throws RunError (kMalformedFile) if the plan has no route for a tensor's channel.
   std::vector<ChannelPace> paces(const std::vector<ChannelSpec>& specs) const;
 
  private:
@@ -35,7 +35,7 @@ class PacedProgram {
   TensorRow dims(int64_t factor, int64_t samples_power);
   int64_t sent(int64_t bytes) const;
   int64_t gradient_elements(int64_t bytes) const;
-  /// Bytes of the plan for each that such a message has: small ones are not shortened as far as the rest.
+  /// Bytes in the plan per byte that such a message has: small messages are not shortened as much as the rest.
   double planned_of_sent(const ChannelKey& key) const;
 
   const wire::PacePlan& plan_;

@@ -45,7 +45,7 @@ class PacedTransport final : public Transport {
   void leave(const std::string& problem) override { inner_->leave(problem); }
 
  private:
-  /// A receive that the inner transport has, in place of the one that was posted.
+  /// A receive posted to the inner transport in place of the original one.
   struct Landing {
     Message inner;
     Message* outer = nullptr;
@@ -54,7 +54,7 @@ class PacedTransport final : public Transport {
   std::unique_ptr<Transport> inner_;
   std::vector<ChannelPace> paces_;
   LinkClock& clock_;
-  std::list<Landing> landings_;  // by the order of posting; their addresses stay
+  std::list<Landing> landings_;  // in the order of posting; their addresses are stable
 };
 
 void PacedTransport::post_send(size_t channel, Message& message) {
@@ -110,7 +110,7 @@ LinkClock::LinkClock(Store* store, int32_t rank, int32_t ranks, int32_t links)
     if (!file || ftruncate(file.get(), static_cast<off_t>(size_)) != 0) no_clock();
     if (store != nullptr) store->set(kClockKey, text("/proc/", getpid(), "/fd/", file.get()));
   } else {
-    // The store is the run's own: only its ranks write there.
+    // The store belongs to the run: only its ranks write there.
     file = Descriptor(open(store->get(kClockKey).c_str(), O_RDWR | O_CLOEXEC));
     struct stat status {};
     if (!file || fstat(file.get(), &status) != 0 || static_cast<size_t>(status.st_size) != size_) no_clock();

@@ -1,6 +1,6 @@
 #pragma once
-// A transport whose messages take the time that a plan's links take: the bytes go through another transport at once,
-// and count as arrived when the link would have brought them. As in the simulator, a message starts when its link is
+// A transport whose messages take as long as the plan's links would: the bytes pass through another transport at once,
+// and count as arrived when the link would have delivered them. As in the simulator, a message starts when its link is
 // free, occupies it for its bytes, and arrives a latency later; ranks that share a link take turns.
 
 #include <memory>
@@ -14,20 +14,20 @@ namespace graphpipe::runtime {
 struct ChannelPace {
   int32_t link = -1;
   double latency = 0, byte = 0;  // seconds
-  /// Of each byte, after the arrival: what is done with it there.
+  /// Per byte, after the arrival: the processing at the receiver.
   double work = 0;
 };
 
-/// When each link is free again, in memory that all ranks of the host map. Times are those of the steady clock.
+/// When each link becomes free, in memory that all ranks of the host map. Times are those of the steady clock.
 class LinkClock {
  public:
-  /// Rank 0 makes it and the others open it by the store. Throws RunError (kEnvironment, kPeerFailed).
+  /// Rank 0 creates it and the others open it via the store. Throws RunError (kEnvironment, kPeerFailed).
   LinkClock(Store* store, int32_t rank, int32_t ranks, int32_t links);
   ~LinkClock();
   LinkClock(const LinkClock&) = delete;
   LinkClock& operator=(const LinkClock&) = delete;
 
-  /// Occupies the link for so long, as soon as it is free; returns when that is over. Nanoseconds.
+  /// Occupies the link for `length`, as soon as it is free; returns when that is over. Nanoseconds.
   int64_t occupy(int32_t link, int64_t now, int64_t length);
 
  private:

@@ -20,7 +20,7 @@ void Pacer::compute(const ResolvedAction& action, StageState& state, std::vector
   for (const BoundaryRow& row : state.entry->boundaries) {
     const auto value = static_cast<size_t>(row.slot);
     if (forward && !row.is_input) slot[value] = memory_.tensor(row.tensor, samples);
-    // What a stage keeps of its inputs is not modelled; a recomputation asks for them again.
+    // What a stage keeps of its inputs is not modelled; a recomputation requests them again.
     if (forward && row.is_input && !recomputes) slot[value].reset();
     if (op != ActionOp::kBackward && op != ActionOp::kInputGradient) continue;
     for (int32_t part = 0; part < row.gradient_count; ++part)

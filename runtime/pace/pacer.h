@@ -1,6 +1,6 @@
 #pragma once
-// What stands in for the code of stages in a paced run: values without content, and pauses in which the rank sleeps
-// and its messages move, as a device's copies go on beside its kernels.
+// Replaces the code of stages in a paced run: values without content, and pauses in which the rank sleeps while its
+// messages move, as a device's copies overlap with its kernels.
 
 #include <cstdint>
 #include <functional>
@@ -15,20 +15,20 @@ namespace graphpipe::runtime {
 
 class Pacer {
  public:
-  /// All that it is given must outlive it.
+  /// All arguments must outlive it.
   Pacer(const PacedProgram& program, Channels& channels)
       : program_(program), channels_(channels), memory_(program.largest_bytes()) {}
 
-  /// Puts the values into the item's slot that the stage's function would put there.
+  /// Puts the values into the item's slot that the stage's function would have put there.
   void compute(const ResolvedAction& action, StageState& state, std::vector<at::Tensor>& slot);
-  /// Gives the update the gradients of a replica that had no item of it.
+  /// Adds the gradients that an update lacks on a replica that had no item of it.
   void complete_gradients(const ResolvedAction& action, StageState& state);
-  /// Makes a version without changing a weight.
+  /// Makes a version without changing any weight.
   void step(const ResolvedAction& action, StageState& state);
-  /// Lasts as long as the program's action of this number.
+  /// Lasts as long as the program's action with this index.
   void pause(size_t action, const std::function<void()>& meanwhile) { sleep(program_.nanoseconds(action), meanwhile); }
   void sleep(int64_t nanoseconds, const std::function<void()>& meanwhile);
-  /// Nanoseconds by which pauses were longer than asked for, since the last call; and their number.
+  /// Nanoseconds by which pauses took longer than requested, since the last call, and the number of pauses.
   struct Late {
     int64_t nanoseconds = 0, pauses = 0;
   };

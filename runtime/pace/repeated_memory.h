@@ -1,6 +1,6 @@
 #pragma once
-// Zeros of any length in little memory: a range of addresses in which the same few pages come again and again. What is
-// written there shows at all of its repetitions; adding zeros to zeros leaves zeros.
+// Zeros of any length in little memory: a range of addresses in which the same few pages are mapped repeatedly. What is
+// written there appears in all repetitions; adding zeros to zeros leaves zeros.
 
 #include <ATen/core/Tensor.h>
 
@@ -13,7 +13,7 @@ namespace graphpipe::runtime {
 
 class RepeatedMemory {
  public:
-  /// Throws RunError (kEnvironment) where the system has no such range left.
+  /// Throws RunError (kEnvironment) if the system has no such range left.
   explicit RepeatedMemory(int64_t bytes);
   ~RepeatedMemory();
   RepeatedMemory(const RepeatedMemory&) = delete;

@@ -47,7 +47,7 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// The samples of a plan without data.
+/// Sample counts of a plan without data.
 class NoData final : public Data {
  public:
   explicit NoData(int64_t batch) : batch_(batch) {}
@@ -83,7 +83,7 @@ class PacedRank {
   void run();
 
  private:
-  /// What a rank tells of a step.
+  /// What a rank reports about a step.
   struct Told {
     double start = 0, end = 0, processor = 0, late = 0, pauses = 0, sent = 0;
   };
@@ -118,7 +118,7 @@ std::unique_ptr<Transport> PacedRank::open_transport(int32_t ranks) {
        "leave --transport out");
 }
 
-// All ranks begin when they hear from rank 0, which has heard from all.
+// All ranks start when they hear from rank 0, which has heard from all.
 PacedRank::Told PacedRank::run_step(Executor& executor, Pacer& pacer, int64_t step) {
   executor.gather().collect({});
   Told told;
@@ -155,10 +155,10 @@ void PacedRank::run() {
     executor.trace(tracer.emplace(max_events(options_.data.steps + 1, resolved_.actions.size())));
   std::vector<Told> steps;
   for (int64_t step = 0; step <= options_.data.steps; ++step) steps.push_back(run_step(executor, pacer, step));
-  steps.erase(steps.begin());  // memory was touched for the first time
+  steps.erase(steps.begin());  // the first step touches its memory for the first time
   report(executor.gather(), steps);
   if (tracer) write_trace(executor.gather(), *tracer);
-  executor.gather().broadcast({});  // no rank ends before rank 0 has all
+  executor.gather().broadcast({});  // no rank ends before rank 0 has everything
   channels_->leave("");
   if (control_) control_->leave("");
 }
@@ -197,7 +197,7 @@ void pace(const wire::RunOptions& options) {
   const wire::PacePlan plan = read_pace_plan(options.launch.folder);
   if (options.launch.rank < 0 || static_cast<size_t>(options.launch.rank) >= plan.programs.size())
     fail(Code::kUsage, "the rank is none of the plan", "start it with `graphpipe run PLAN --pace`");
-  prctl(PR_SET_TIMERSLACK, 1);  // else pauses end some 50 us late
+  prctl(PR_SET_TIMERSLACK, 1);  // otherwise pauses end about 50 us late
   PacedRank(plan, options).run();
 }
 

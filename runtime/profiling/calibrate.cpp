@@ -18,10 +18,10 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Steps of messages: fewer than for a profile.
+/// Message steps: fewer than for a profile.
 constexpr MessageRounds kMessageRounds = {.warm_ups = 2, .steps = 12, .fastest = true};
 
-/// Seconds of an update of a weight.
+/// Seconds to update a weight.
 double update_seconds(const wire::OptimizerEntry& entry, int64_t rows, int64_t columns) {
   Optimizer optimizer(entry.name, {{.numbers = entry.defaults}});
   at::Tensor weight = at::zeros({rows, columns});
@@ -64,11 +64,11 @@ void calibrate(const wire::RunOptions& options) {
   std::unique_ptr<ControlPlane> store;
   if (ranks == 2) store = join_run(find_rendezvous(options, rank, ranks));
   if (store) store->barrier("ready", ranks);
-  // Processes that share a core would measure each other.
+  // Processes that share a core would disturb each other's measurements.
   if (rank == 0 || own_cores) measure_operators(rank == 0);
   if (store) store->barrier("measured", ranks);
   measure_runtime(store.get(), rank, own_cores);
-  // Rank 0 serves the store: it stays until the other has no question left.
+  // Rank 0 serves the store: it stays until the other rank needs nothing more.
   if (store && rank == 0) store->get("left");
   if (store && rank == 1) store->set("left", "1");
   if (store) store->leave("");

@@ -1,5 +1,5 @@
 #pragma once
-// The stopwatch of profiling programs: their generated functions begin it and mark the end of each step.
+// The stopwatch of profiling programs: their generated functions start it and mark the end of each node.
 
 #include <chrono>
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace graphpipe::runtime {
 
 struct Stopwatch {
   int64_t last = 0;
-  /// By mark: nanoseconds since it was last emptied.
+  /// By mark: nanoseconds since it was last reset.
   std::vector<int64_t> nanoseconds;
-  /// Where work is queued: the device's, on which what lies between two points counts for the mark of the second.
+  /// If work is queued: the device's clock, where the time between two points counts for the mark of the second.
   DeviceClock* clock = nullptr;
-  /// Of each point of `clock`: its mark, or -1 where it begins.
+  /// For each point of `clock`: its mark, or -1 for a start.
   std::vector<int64_t> points;
 };
 inline Stopwatch stopwatch;
@@ -43,7 +43,7 @@ inline void mark(size_t index) {
   stopwatch.last = now;
 }
 
-/// Waits for the device, where work is queued: after it stopwatch.nanoseconds has the time of all marks.
+/// Waits for the device if work is queued: afterwards stopwatch.nanoseconds has the time of all marks.
 inline void finish_marks() {
   if (stopwatch.clock == nullptr) return;
   const std::vector<int64_t> between = stopwatch.clock->nanoseconds_between();

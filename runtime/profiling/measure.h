@@ -35,21 +35,21 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
-/// Steps of 32 items, of which the median counts, or the fastest.
+/// Steps of 32 items; the median counts, or the fastest if `fastest`.
 struct MessageRounds {
   int warm_ups = 5, steps = 31;
   bool fastest = false;
 };
-/// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own cost.
+/// Seconds of one item's four actions (F and B of two empty stages that exchange nothing): the executor's own overhead.
 double measure_bare_item(const Device& device, MessageRounds rounds = {});
-/// What a send or a receive takes of the compute of its device, each. `bare`: measure_bare_item().
+/// What a send or a receive costs its device in compute time, each. `bare`: measure_bare_item().
 MessageSeconds measure_messages_of_one(const Device& device, double bare, MessageRounds rounds = {});
-/// One way between this rank and the other of two, beside `busy`, what the sender's compute spends on it. Both ranks
-/// call it; the first one's answer is right.
+/// The one-way cost between this rank and the other of two, excluding `busy`, the sender's compute time. Both ranks
+/// call it; only the first one's result is valid.
 MessageSeconds measure_link(const Device& device, Store& store, int32_t rank, bool may_spin, double bare,
                             const MessageSeconds& busy, MessageRounds rounds = {});
 
-/// Seconds per byte of adding a chunk that has just come to one that lay in memory (collectives/ring_all_reduce.h).
+/// Seconds per byte to add a chunk that has just arrived to one that was in memory (collectives/ring_all_reduce.h).
 double measure_additions(const Device& device);
 
 }  // namespace graphpipe::runtime

@@ -1,4 +1,4 @@
-// Messages between two stages without operators: a value goes down, its gradient comes back, one item at a time.
+// Messages between two stages without operators: a value is sent forward, its gradient comes back, one item at a time.
 
 #include <ATen/ops/zeros.h>
 
@@ -94,7 +94,7 @@ struct TwoStages {
   ResolvedProgram resolved;
 };
 
-/// Median seconds of an item's way down and up.
+/// Median seconds of an item's round trip.
 double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Transport> transport,
                        const Device& device, MessageRounds rounds) {
   payload = device.upload(at::zeros({1, stages.dims[1].factor}));
@@ -117,7 +117,7 @@ double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Tr
   return rounds.fastest ? std::ranges::min(seconds) : median(std::move(seconds));
 }
 
-/// Keys of one opening among those of others.
+/// Keeps the keys of one opening separate from those of others.
 class PrefixedStore : public Store {
  public:
   PrefixedStore(Store& store, std::string prefix) : store_(store), prefix_(std::move(prefix)) {}
@@ -145,7 +145,8 @@ double measure_bare_item(const Device& device, MessageRounds rounds) {
 MessageSeconds measure_messages_of_one(const Device& device, double bare, MessageRounds rounds) {
   const auto seconds = [&](int64_t bytes) {
     const TwoStages stages(bytes, 1, 0);
-    // Two sends and two receives beside the actions. A message is copied once here, at each end between ranks.
+    // Two sends and two receives in addition to the actions. A message is copied once here, but at each end between
+    // ranks.
     return std::max(0.0, seconds_of_item(stages, 0, nullptr, device, rounds) - bare);
   };
   const double small = seconds(kSmall), large = seconds(kLarge);
@@ -179,7 +180,7 @@ double measure_additions(const Device& device) {
   at::Tensor arrived = device.upload(at::zeros({kElements}));
   std::vector<double> seconds;
   for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
-    arrived.zero_();  // as a receipt does, it puts the chunk into the cache
+    arrived.zero_();  // like a receive, it brings the chunk into the cache
     device.finish();
     const Clock::time_point start = Clock::now();
     gradients[chunk].add_(arrived);

@@ -1,4 +1,4 @@
-// The operators, in the functions that run them, and what a step takes beside them.
+// Measures the operators, inside the functions that run them, and the overhead of a step.
 
 #include <ATen/ops/zeros.h>
 
@@ -16,7 +16,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr int64_t kModelItems = 4;  // of a step, so that most weight gradients are added to a sum
+constexpr int64_t kModelItems = 4;  // per step, so that most weight gradients are added to a sum
 constexpr int kModelWarmUps = 5;
 constexpr int kFewestSteps = 15;
 constexpr double kSecondsPerSize = 2;
@@ -50,7 +50,7 @@ struct Trial {
   ResolvedProgram resolved;
 };
 
-/// Seconds of a step beside its operators, by its number of actions.
+/// Seconds of a step outside its operators, by its number of actions.
 struct Rest {
   double actions = 0, seconds = 0;
 };
@@ -67,10 +67,10 @@ class ModelMeter {
         data_(open_data(*program.plan, options, find_folder(options.launch.folder))),
         weights_(Safetensors::of_folder(find_folder(options.launch.folder))) {
     wire::OptimizerOptions still = options.optimizer;
-    still.learning_rate = 0;  // the same work, and the same weights throughout
+    still.learning_rate = 0;  // the same work, but the weights do not change
     settings_ = update_settings(program.plan->optimizer, still);
     states_.push_back(load_stage(*program.stages.front(), 0, {weights_}, settings_, device_));
-    // Updates are measured beside the steps, with the gradients that these have made.
+    // Updates are measured separately, with the gradients that these steps have made.
     states_.back().keeps_gradients = true;
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     stopwatch.clock = clock_.get();
@@ -160,7 +160,7 @@ void ModelMeter::finish(ModelMeasurement& result) const {
   update_seconds(result);
 }
 
-/// A large tensor gives the cost of a byte; what the model's tensors take beside that, the cost of a tensor.
+/// A large tensor gives the cost per byte; the rest of the time of the model's tensors gives the cost per tensor.
 void ModelMeter::update_seconds(ModelMeasurement& result) const {
   const auto seconds_of_update = [&](int64_t rows, int64_t columns) {
     const ParamRow parameter;

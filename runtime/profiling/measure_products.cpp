@@ -15,9 +15,9 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Of the time of the rule's kernel: less is taken for noise.
+/// Relative to the time of the rule's kernel: a smaller gain is taken for noise.
 constexpr double kMuchFaster = 0.93;
-/// Between rounds of one kernel lie those of the other, so that both see the same of other load.
+/// Rounds of the two kernels alternate, so that both see the same background load.
 constexpr int kAlternations = 3;
 
 at::Tensor operand(int64_t rows, int64_t columns, bool turned) {

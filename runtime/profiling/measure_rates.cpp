@@ -22,11 +22,11 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Rounds of a measurement; the fastest counts. Each takes at least so long, and no longer than a slice of the system's
-/// scheduler: of many some are undisturbed.
+/// Rounds of a measurement; the fastest counts. Each takes at least kRoundSeconds, but less than a time slice of the
+/// system's scheduler: among many rounds some are undisturbed.
 constexpr size_t kRounds = 6;
 constexpr double kRoundSeconds = 4e-4;
-/// Long calls are disturbed little, and are not worth many rounds.
+/// Long calls are disturbed little, and do not need many rounds.
 constexpr double kMaxSeconds = 0.1;
 }  // namespace
 
@@ -50,22 +50,22 @@ double seconds_of(const std::function<void()>& call, const std::function<void()>
 
 UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t columns)>& seconds, int64_t large) {
   constexpr int64_t kColumns = 1024, kFewRows = 512, kRowBytes = 4 * kColumns;
-  // Slower than this, an update computes rather than moves, and its time does not depend on where the weights lie.
+  // An update slower than this is compute-bound, and its time does not depend on whether the weights are in a cache.
   constexpr double kComputes = 1e-9;
   UpdateSeconds result{.tensor = seconds(8, 8)};
   const auto per_byte = [&](int64_t rows) {
     return std::max(0.0, seconds(rows, kColumns) - result.tensor) / static_cast<double>(rows * kRowBytes);
   };
   result.byte = per_byte(kFewRows);
-  // The weights of a model lie in no cache when their turn comes.
+  // The weights of a model are in no cache when they are updated.
   if (result.byte < kComputes) result.byte = per_byte(large / kRowBytes);
   return result;
 }
 
 namespace {
 
-/// Operators that move data more than they compute, as transformers and convolution nets hold them, with the bytes that
-/// they read and write per element.
+/// Memory-bound operators, as in transformers and convolution nets, with the bytes that they read and write per
+/// element.
 struct Elementwise {
   double bytes;
   at::Tensor (*call)(const at::Tensor&);
@@ -79,7 +79,7 @@ constexpr Elementwise kElementwise[] = {
     {8, [](const at::Tensor& x) { return std::get<0>(at::native_layer_norm(x, {x.size(-1)}, {}, {}, 1e-5)); }},
 };
 
-/// The mean over calls on tensors so small that only the call counts.
+/// The mean over calls on tensors so small that only the overhead of the call matters.
 double operator_seconds() {
   const at::Tensor small = at::ones({4, 16}), square = at::ones({16, 16});
   double sum = 0, count = 0;
@@ -93,10 +93,11 @@ double operator_seconds() {
   return sum / count;
 }
 
-/// Without the cost of the call, which may have been disturbed more than the work: a tenth at least is work.
+/// The time without the overhead of the call, which may have been disturbed more than the work; at least a tenth counts
+/// as work.
 double beside_call(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
-/// FLOP/s of float32 matrix products of the sizes of a layer, beside the cost of their calls.
+/// FLOP/s of float32 matrix products at the sizes of a layer, excluding the overhead of the calls.
 double product_rate(double operator_seconds) {
   constexpr int64_t kSizes[][3] = {{64, 256, 256}, {256, 256, 1024}, {256, 512, 512}};
   double flops = 0, seconds = 0;
@@ -108,12 +109,12 @@ double product_rate(double operator_seconds) {
   return flops / seconds;
 }
 
-/// Bytes per second of element-wise operators, on tensors within and beyond the nearest caches.
+/// Bytes per second of element-wise operators, on tensors that fit in the nearest caches and on larger ones.
 double memory_rate(double operator_seconds) {
   double bytes = 0, seconds = 0;
   for (const int64_t rows : {256, 4096}) {
     const at::Tensor x = at::ones({rows, 256});
-    // Each size counts the same.
+    // Each size has the same weight.
     const double weight = 1 / static_cast<double>(rows);
     for (const Elementwise& op : kElementwise) {
       bytes += weight * op.bytes * static_cast<double>(x.numel());
@@ -123,13 +124,13 @@ double memory_rate(double operator_seconds) {
   return bytes / seconds;
 }
 
-/// FLOP/s of convolutions and their gradients, of 3 x 3 over maps of which one is long and one deep.
+/// FLOP/s of convolutions and their gradients, 3 x 3 over one map that is large and one that is deep.
 double convolution_rate(double operator_seconds) {
   constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 4}};
   double flops = 0, seconds = 0;
   for (const auto& [channels, size] : kMaps) {
     const at::Tensor x = at::ones({kSamples, channels, size, size}), weight = at::ones({channels, channels, 3, 3});
-    // Forward, of the input and of the weight: the same products three times.
+    // Forward, input gradient and weight gradient: the same products three times.
     flops += 3 * 2 * static_cast<double>(x.numel() * channels * kWindow);
     constexpr std::array<int64_t, 2> kOnes = {1, 1};
     const ConvolutionGeometry geometry{.strides = kOnes, .pads = kOnes, .dilations = kOnes};
@@ -144,10 +145,10 @@ double convolution_rate(double operator_seconds) {
   return flops / seconds;
 }
 
-/// FLOP/s of attention and its gradient, of narrow heads and of wide ones.
+/// FLOP/s of attention and its gradient, with narrow and with wide heads.
 double attention_rate(double operator_seconds) {
   constexpr int64_t kSamples = 2, kHeads = 8, kRows = 64, kWidths[] = {32, 64};
-  // Two products forwards; five backwards, which compute the scores again.
+  // Two products forward; five backward, which recompute the scores.
   constexpr double kProducts = 2 + 5;
   double flops = 0, seconds = 0;
   for (const int64_t width : kWidths) {
@@ -174,7 +175,7 @@ DeviceRates measured_once() {
 }  // namespace
 
 DeviceRates measure_rates() {
-  // Rounds follow each other closely: what slows all of them down for a while should not outlast the passes too.
+  // Rounds follow each other closely: a slowdown that affects all of them should not last through the passes too.
   constexpr int kPasses = 3;
   DeviceRates best = measured_once();
   for (int pass = 1; pass < kPasses; ++pass) {

@@ -14,7 +14,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// The other rank measures operators meanwhile.
+// Time limit for rank 1, which waits while rank 0 measures operators.
 constexpr double kMeasureSeconds = 24 * 3600;
 
 void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
@@ -55,7 +55,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   if (store) {
     const MessageSeconds link = measure_link(*device, *store, rank, may_spin, bare, busy);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
-    // Rank 0 serves the store: it stays until the other has no question left.
+    // Rank 0 serves the store: it stays until the other rank needs nothing more.
     if (rank == 0) store->get("left");
     else store->set("left", "1");
     store->leave("");

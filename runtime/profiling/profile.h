@@ -1,15 +1,15 @@
 #pragma once
-// The profiling program: what operators, actions, messages and the optimizer take on this machine.
+// The profiling program: the cost of operators, actions, messages and the optimizer on this machine.
 //
-// One process measures the operators where they run: in the functions of a single stage that holds the whole model,
-// driven by the executor, with up to four items a step and a stopwatch between the operators. So caches, branch
-// predictors and the allocator are as cold or warm as in training. What a step takes beside its operators, as a
-// function of its number of actions, gives the constant part of a step and the cost of an action. Two processes pass
-// messages to and fro between two stages without operators for latency and bandwidth; one process does the same with
-// itself for what a message takes of its compute. All numbers are medians over steps, after a warm-up, on pinned cores.
+// One process measures the operators in place: in the functions of a single stage that holds the whole model, driven by
+// the executor, with up to four items per step and a stopwatch between the operators. So caches, branch predictors and
+// the allocator are as cold or warm as in training. The time of a step outside its operators, as a function of its
+// number of actions, gives the constant part of a step and the cost of an action. Two processes exchange messages
+// between two stages without operators for latency and bandwidth; one process does the same with itself for the compute
+// time of a message. All numbers are medians over steps, after a warm-up, on pinned cores.
 //
 // On a GPU (--device cuda) the stopwatch is the GPU's: an operator lasts from the end of what was queued before it to
-// its own end, so one that takes longer to launch than to run is priced with its launch. Messages pass through the
+// its own end, so one that takes longer to launch than to run is charged for its launch. Messages pass through the
 // host.
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace graphpipe::runtime {
 /// What a mark of the generated functions ends (marks.h).
 struct MarkRow {
   int32_t node = 0;
-  /// 0 forward, 1 input gradient, 2 weight gradient: the function that runs it.
+  /// 0 forward, 1 input gradient, 2 weight gradient: the kind of function that runs it.
   int32_t phase = 0;
-  /// How often one item passes it.
+  /// How many times one item passes it.
   int32_t passes = 1;
 };
 

@@ -24,7 +24,8 @@ using wire::SampleRange;
 
 bool is_inside(SampleRange inner, SampleRange outer) { return wire::intersect(inner, outer) == inner; }
 
-// Element by element as buckets.h says: from the replica on whose chunk the element lies, round the ring.
+// Element by element, as described in buckets.h: starting at the replica whose chunk the element lies in, around the
+// ring.
 void add_bucket(const Bucket& bucket, const std::vector<const std::vector<at::Tensor>*>& shares,
                 std::vector<at::Tensor>& sums) {
   const auto replicas = static_cast<int32_t>(shares.size());
@@ -164,7 +165,7 @@ void Interpreter::find_updates() {
       if (row.op == ActionOp::kStep) updates_[row.stage][row.range.last] = row.range.first;
 }
 
-// The update of the stage that holds the row's samples; a stage that never steps has one.
+// The update of the stage that contains the row's samples; a stage that never steps has one.
 Interpreter::UpdateKey Interpreter::update_of(const ActionRow& row) const {
   const auto stage = updates_.find(row.stage);
   if (stage == updates_.end()) return {row.stage, 0};
@@ -194,7 +195,7 @@ bool Interpreter::try_run(const ActionRow& row) {
   if (wire::is_send(row.op)) send(row);
   if (row.op == ActionOp::kStep) return try_step(row);
   if (row.op == ActionOp::kFreeVersion) free_version(states_.at({row.stage, row.replica}), row.version);
-  return true;  // whoever needs what arrives takes it from the mail; the rest is about channels, memory and the eye
+  return true;  // a reader takes what has arrived from the message map; all else concerns channels, memory or tracing
 }
 
 bool Interpreter::try_compute(const ActionRow& row) {
@@ -250,8 +251,8 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
         {within_step(plan_, row.range).first, loss * loss_scales_->share(row.range)});
   }
   if (!plan_.stages[static_cast<size_t>(row.stage)].recompute) return;
-  // What a recompute makes again must not be read from the first forward: it proves that the recompute is complete.
-  // Boundary outputs stay, they are still to be sent.
+  // What a recompute produces again must not be read from the first forward: this proves that the recompute is
+  // complete. Boundary outputs stay: they may not have been sent yet.
   std::set<int32_t> kept(entry.recompute_inputs.begin(), entry.recompute_inputs.end());
   kept.insert(entry.loss_scale_slot);
   for (const BoundaryRow& boundary : entry.boundaries)
@@ -365,7 +366,8 @@ const std::vector<at::Tensor>& Interpreter::replica_sums(UpdateKey update) {
   return sums_.emplace(update, std::move(sums)).first->second;
 }
 
-// Gives every replica of the stage the sum over replicas, then over the stages of shared groups, both ascending.
+// Gives every replica of the stage the sum over replicas, then over the stages of shared groups, both in ascending
+// order.
 void Interpreter::reduce(UpdateKey update) {
   if (!reduced_.insert(update).second) return;
   const StageState& first = states_.at({update.first, 0});
@@ -413,7 +415,7 @@ bool Interpreter::try_step(const ActionRow& row) {
   if (checks_step() && !checked_) check_step();
   reduce(update);
   if (!outcome().skipped.empty()) return true;
-  // Among several versions each is a copy that lives until the program frees it; the executor steps in place where it
+  // With several versions, each is a copy that lives until the program frees it; the executor updates in place if it
   // can.
   const bool keep = updates_.at(row.stage).size() > 1;
   states_.at({row.stage, row.replica}).step = step_of(row);

@@ -1,7 +1,7 @@
 #pragma once
 // The serial interpreter (docs/semantics.md, section 2): runs all programs of a plan in one process and one thread.
-// Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and nothing of the
-// executor. A distributed run must give the same bits.
+// Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and no code of the
+// executor. A distributed run must produce the same bits.
 
 #include <deque>
 #include <map>
@@ -24,27 +24,27 @@ namespace graphpipe::runtime {
 
 class Interpreter {
  public:
-  /// All that it is given must outlive it.
+  /// All arguments must outlive it.
   Interpreter(std::span<const DeviceProgram> programs, Data& data, const Device& device, const WeightFiles& weights,
               const UpdateSettings& settings, uint64_t seed);
 
-  /// From here on keeps the model's outputs, of steps or of evaluations. They must outlive the interpreter.
+  /// From here on keeps the model's outputs, of steps or evaluations. They must outlive the interpreter.
   void keep_outputs(KeptOutputs& of_steps) { outputs_ = &of_steps; }
   void keep_evaluated_outputs(KeptOutputs& of_evaluations) { evaluated_outputs_ = &of_evaluations; }
-  /// From here on skips steps that the guard finds wrong, as Executor::skip_anomalies() does.
+  /// From here on skips the steps that the guard rejects, like Executor::skip_anomalies().
   void skip_anomalies(StepGuard& guard) { guard_ = &guard; }
-  /// From here on scales the loss, as Executor::scale_loss() does. The scale must outlive the interpreter.
+  /// From here on scales the loss, like Executor::scale_loss(). The scale must outlive the interpreter.
   void scale_loss(LossScale& scale);
-  /// Runs the steps [first, last), as many as the programs are of or fewer, and says what each came to. Throws RunError
-  /// (kBadSchedule) where the programs cannot come to their end.
+  /// Runs the steps [first, last), at most as many as the programs cover, and returns the outcome of each. Throws
+  /// RunError (kBadSchedule) if the programs deadlock.
   std::vector<StepOutcome> run_steps(int64_t first, int64_t last);
   StepOutcome run_step(int64_t step) { return std::move(run_steps(step, step + 1).front()); }
-  /// The forwards of a batch of data that are not trained on, with the weights as they stand; nothing of the training
-  /// changes. Throws as run_steps does.
+  /// Runs the forwards of a batch of evaluation data with the current weights; nothing of the training changes. Throws
+  /// as run_steps does.
   StepOutcome evaluate(int64_t batch, Data& data);
-  /// Goes on with these weights, and its own optimizer state.
+  /// Continues with these weights, and its own optimizer state.
   void take_weights(const Safetensors& file);
-  /// The same states, to go on from others than those that they began with.
+  /// The same states, mutable, to replace what they began with.
   std::vector<StageState*> all_states();
   /// All replicas of all stages, ascending.
   const std::map<std::pair<int32_t, int32_t>, StageState>& states() const { return states_; }
@@ -85,11 +85,11 @@ class Interpreter {
   void find_updates();
   void begin_steps(int64_t first, int64_t last);
   void run_programs();
-  /// The step that the action is of.
+  /// The training step that the action belongs to.
   int64_t step_of(const wire::ActionRow& row) const { return first_step_ + steps_before(plan_, row.range); }
-  /// Of programs of one step.
+  /// For programs of one step.
   StepOutcome& outcome() { return outcomes_.front(); }
-  /// The plan's programs of their first samples.
+  /// The plan's programs, limited to their first samples.
   std::span<const DeviceProgram> programs_of(int64_t samples);
   /// The programs of all devices, for evaluation.
   struct Forwards {
@@ -128,8 +128,8 @@ class Interpreter {
   KeptOutputs *outputs_ = nullptr, *evaluated_outputs_ = nullptr;
   StepGuard* guard_ = nullptr;
   LossScale* loss_scale_ = nullptr;
-  KeptStatistics statistics_;  // where a step may be left out
-  OverflowWatch overflow_;     // with a loss scale
+  KeptStatistics statistics_;  // if a step may be skipped
+  OverflowWatch overflow_;     // if there is a loss scale
   double loss_factor_ = 1;     // of this step
 };
 

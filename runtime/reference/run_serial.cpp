@@ -82,7 +82,7 @@ void write_results(const PlanTable& plan, const wire::RunOptions& options, const
   write_safetensors(options.output.save_outputs, join_outputs(parts));
 }
 
-// Returns whether it has run all steps.
+// Returns whether it ran all steps.
 bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
   const PlanTable& plan = *programs.front().plan;
   if (!options.output.trace.empty())

@@ -11,10 +11,10 @@
 namespace graphpipe::runtime {
 namespace {
 
-// The tensor of a step's loss scale: the scale, and 1 where the gradients overflowed at it.
+// The tensor with a step's loss scale: the scale, and 1 if the gradients overflowed at it.
 constexpr const char* kScale = "loss_scale";
 constexpr double kAbove = 16;
-// Float16 spans 40 powers of two: what is not finite below is not so because of the scale.
+// Float16 spans 40 powers of two: a value that is not finite below this is not caused by the scale.
 constexpr double kSmallest = 0x1p-40;
 
 struct RecordedScale {
@@ -38,7 +38,7 @@ RecordedScale read_scale(const std::string& path) {
   return {.scale = pair.const_data_ptr<double>()[0], .overflow = pair.const_data_ptr<double>()[1] != 0};
 }
 
-// Of all stages, by parameter: what a step that is run again must find as it was.
+// For all stages, by parameter: what must be restored before a step is run again.
 std::vector<std::vector<at::Tensor>> copies_of_sums(Interpreter& interpreter) {
   std::vector<std::vector<at::Tensor>> copies;
   for (const StageState* state : interpreter.all_states())

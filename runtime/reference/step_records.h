@@ -1,6 +1,7 @@
 #pragma once
 // What `verify` compares step by step: the serial interpreter of a plan records what every step begins and ends with,
-// and that of the unpartitioned model follows it, beginning every step with the same weights (wire::step_file).
+// and the interpreter of the unpartitioned model follows it, starting every step with the same weights
+// (wire::step_file).
 
 #include <string>
 
@@ -12,12 +13,12 @@
 
 namespace graphpipe::runtime {
 
-/// Gives the tensors of a state under their names.
+/// Returns the tensors of a state with their names.
 using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
-/// Writes those of all stages, each name once. An empty path: nothing.
+/// Writes the tensors of all stages, each name once. An empty path: nothing.
 void write_tensors(const std::string& path, const Interpreter& interpreter, const Device& device, NamesOf names_of);
 
-/// Writes a folder of steps. What it is given must outlive it.
+/// Writes a folder of steps. Its arguments must outlive it.
 class StepRecorder : public StepObserver {
  public:
   StepRecorder(const std::string& folder, const Interpreter& interpreter, const Device& device)
@@ -36,18 +37,18 @@ class StepRecorder : public StepObserver {
 
 /// Runs the steps of such a folder.
 ///
-/// Where gradients overflow depends on how a batch is cut: a gradient of the whole batch is a sum over micro-batches,
-/// and may leave float16's range at a loss scale at which none of theirs does. So the follower adapts no loss scale of
-/// its own. A step whose recorded gradients are finite runs at its recorded scale, or at the largest smaller power of
-/// two at which it does not overflow. One that has overflowed runs at 16 times its scale, since gradients of
-/// micro-batches may cancel in their sum; where it does not overflow even there, the records are wrong, and the
-/// outcome shows it as a step that is not skipped.
+/// Whether gradients overflow depends on how a batch is divided: a gradient of the whole batch is a sum over
+/// micro-batches, and may exceed float16's range at a loss scale at which none of theirs does. So the follower does not
+/// adapt a loss scale of its own. A step whose recorded gradients are finite runs at its recorded scale, or at the
+/// largest smaller power of two at which it does not overflow. One that has overflowed runs at 16 times its scale,
+/// since gradients of micro-batches may cancel in their sum; if it does not overflow even there, the records are wrong,
+/// and the outcome shows it as a step that is not skipped.
 class StepFollower {
  public:
-  /// `scale`: of the interpreter's losses; null where it has none. What it is given must outlive it.
+  /// `scale`: that of the interpreter's losses; null if it has none. Its arguments must outlive it.
   StepFollower(const std::string& folder, Interpreter& interpreter, LossScale* scale)
       : folder_(folder), interpreter_(interpreter), scale_(scale) {}
-  /// Throws RunError (kMalformedFile) where the folder has no such step.
+  /// Throws RunError (kMalformedFile) if the folder has no such step.
   StepOutcome run_step(int64_t step);
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A rank's end of the messages with a parameter server.
+// A rank's end of the message exchange with a parameter server.
 
 #include <memory>
 
@@ -7,8 +7,8 @@
 
 namespace graphpipe::runtime {
 
-/// Null where the run has no server. `states` are those of the rank. Throws RunError (kUsage) where the workers cannot
-/// keep the bound. All but the options must outlive it.
+/// Null if the run has no server. `states` are those of the rank. Throws RunError (kUsage) if the workers cannot keep
+/// the bound. Everything but the options must outlive it.
 std::unique_ptr<ServedUpdates> open_served(const PlanTable& plan, int32_t rank, Channels& channels,
                                            const Device& device, const std::vector<StageState>& states,
                                            const wire::OptimizerOptions& options);

@@ -39,7 +39,7 @@ void ParameterServer::begin(const ResolvedProgram& program, int64_t first_step) 
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (i < items_.size()) workers_[i].item = i;
     workers_[i].read = static_cast<int64_t>(i + 1) - std::ssize(workers_);
-    workers_[i].is_sending = true;  // nothing, so that its gradients are asked for
+    workers_[i].is_sending = true;  // an empty send, so that its gradients are requested next
   }
 }
 
@@ -79,7 +79,8 @@ void ParameterServer::advance_all() {
   for (Worker& worker : workers_) advance(worker);
 }
 
-// Whether all others, in the order in which they have read their weights, could still be applied in time after it.
+// Whether the gradients of all other workers, applied after this one in the order in which they have read their
+// weights, would still be within the bound.
 bool ParameterServer::may_apply(const Worker& worker) const {
   std::vector<int64_t> reads;
   for (const Worker& other : workers_)
@@ -90,7 +91,7 @@ bool ParameterServer::may_apply(const Worker& worker) const {
   return true;
 }
 
-// Of those whose gradients are here the one with the earliest samples.
+// Among the workers whose gradients have arrived and may be applied, the one with the earliest samples.
 ParameterServer::Worker* ParameterServer::next_worker() {
   Worker* next = nullptr;
   for (Worker& worker : workers_) {
@@ -116,7 +117,7 @@ void ParameterServer::apply(Worker& worker, int64_t update, StageState& state) {
 }
 
 void ParameterServer::send_weights(Worker& worker, const StageState& state) {
-  // A copy: the next update changes the weights while they are on their way. The gradients may be kept to be saved.
+  // A copy: the next update changes the weights while they are in flight. The gradients may be kept for saving.
   for (const size_t index : state.trainable) {
     if (state.keeps_gradients) worker.tensors[index] = at::empty_like(state.weights[index]);
     worker.tensors[index].copy_(state.weights[index]);
@@ -125,7 +126,7 @@ void ParameterServer::send_weights(Worker& worker, const StageState& state) {
   worker.is_sending = true;
 }
 
-// The one whose gradients are the first that must come.
+// The worker whose gradients must arrive first.
 int32_t ParameterServer::waits_for() const {
   const Worker* slowest = nullptr;
   for (const Worker& worker : workers_) {

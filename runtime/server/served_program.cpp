@@ -40,7 +40,7 @@ ServedProgram::ServedProgram(const DeviceProgram& program, int32_t rank)
   program_.plan = &plan_;
   take_actions(program);
   program_.actions = actions_;
-  if (is_server()) program_.arena_bytes = 0;  // it was planned for what a stage computes
+  if (is_server()) program_.arena_bytes = 0;  // it was planned for a stage that computes
 }
 
 void ServedProgram::take_actions(const DeviceProgram& program) {

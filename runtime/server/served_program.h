@@ -1,10 +1,10 @@
 #pragma once
-// The program of a rank where a parameter server is a process of its own (docs/schedules.md, section 3.1): made from
-// the programs of a plan of replicas that take turns and apply one update after each micro-batch, which they otherwise
-// sum and apply all alike.
+// The program of a rank if a parameter server is a separate process (docs/schedules.md, section 3.1): derived from the
+// programs of a plan whose replicas take turns and apply one update after each micro-batch, which they otherwise all
+// reduce and apply alike.
 //
 // The server is replica 0 of the plan's stage, on a device after those of the plan; device r has replica r + 1, which
-// computes what the plan gives its replica r.
+// computes what the plan assigns to its replica r.
 
 #include <vector>
 
@@ -12,12 +12,12 @@
 
 namespace graphpipe::runtime {
 
-/// Owns the tables of one program. Of a worker: F, B and STEP of its own micro-batches, each with the version that
-/// its own updates before have made. Of the server: the STEPs of all micro-batches, in order.
+/// Owns the tables of one program. For a worker: F, B and STEP of its own micro-batches, each with the version made by
+/// its own previous updates. For the server: the STEPs of all micro-batches, in order.
 class ServedProgram {
  public:
-  /// `program` is the plan's of device `rank`, or of any device where the rank is the server's. What both point to must
-  /// outlive it. Throws RunError (kUsage) where the plan is of another kind.
+  /// `program` is the plan's program of device `rank`, or of any device if the rank is the server's. What both point to
+  /// must outlive it. Throws RunError (kUsage) if the plan is of another kind.
   ServedProgram(const DeviceProgram& program, int32_t rank);
   ServedProgram(const ServedProgram&) = delete;
   const DeviceProgram& program() const { return program_; }

@@ -1,7 +1,7 @@
 #pragma once
-// What takes the place of reductions and optimizer steps where a parameter server makes the updates: a rank's end of
-// the messages with it (docs/schedules.md, section 3.1). A worker sends the gradients of each of its micro-batches and
-// takes the server's weights before its next one; all take them where the pipeline drains.
+// Replaces reductions and optimizer steps if a parameter server makes the updates: a rank's end of the messages with it
+// (docs/schedules.md, section 3.1). A worker sends the gradients of each of its micro-batches and receives the server's
+// weights before its next one; all receive them when the pipeline drains.
 
 #include <deque>
 #include <optional>
@@ -18,15 +18,15 @@ namespace graphpipe::runtime {
 class ServedUpdates {
  public:
   virtual ~ServedUpdates() = default;
-  /// The steps from `first_step` on, up to the next drain, whose updates are the STEPs of the program.
+  /// Begins the steps from `first_step` on, up to the next drain; the program's STEPs are their updates.
   virtual void begin(const ResolvedProgram& program, int64_t first_step) = 0;
   /// Returns once the state has the weights that its next forward reads.
   virtual void before_forward(StageState& state) = 0;
-  /// In place of the update that the action names.
+  /// Replaces the update that the action names.
   virtual void step(const ResolvedAction& action, StageState& state) = 0;
-  /// Returns once the state has the weights of all updates since begin(), and nothing is under way.
+  /// Returns once the state has the weights of all updates since begin(), and no message is in flight.
   virtual void drain(StageState& state) = 0;
-  /// Of all updates so far, on the server.
+  /// Over all updates so far, on the server.
   virtual std::optional<wire::Staleness> staleness() const { return std::nullopt; }
 };
 
@@ -37,14 +37,14 @@ ChannelKey server_channel(int32_t replica, bool to_server);
 /// weights from it.
 class ParameterMessages {
  public:
-  /// Between the server and the worker of that replica number. All must outlive it.
+  /// Between the server and the worker with that replica number. All arguments must outlive it.
   ParameterMessages(Channels& channels, const Device& device, const StageState& state, int32_t replica);
 
-  /// `tensors`: by parameter. They must stay as they are until done(). `range`: the update's, empty of weights.
+  /// `tensors`: by parameter. They must not change until done(). `range`: the update's; empty for weights.
   void send(const std::vector<at::Tensor>& tensors, bool to_server, int64_t step, wire::SampleRange range);
   void receive(const std::vector<at::Tensor>& into, bool to_server, int64_t step, wire::SampleRange range);
   bool done() const;
-  /// Once a receive is done: puts what has come where it belongs, if it is not there yet.
+  /// After a receive is done: copies what has arrived to its destination, if it is not there already.
   void take();
 
  private:

@@ -27,7 +27,7 @@ void ServedWorker::step(const ResolvedAction& action, StageState& state) {
 
 void ServedWorker::drain(StageState& state) { take_weights(state); }
 
-// Nothing computes meanwhile, so that they may come into the weights themselves.
+// Nothing computes meanwhile, so they can be received directly into the weights.
 void ServedWorker::take_weights(StageState& state) {
   weights_.receive(state.weights, /*to_server=*/false, first_step_, {});
   wait_for(weights_);

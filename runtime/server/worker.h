@@ -1,5 +1,5 @@
 #pragma once
-// A worker's end: it computes gradients at the weights that the server sent last.
+// A worker's end: it computes gradients with the weights that the server sent last.
 
 #include "runtime/server/served_updates.h"
 
@@ -7,7 +7,7 @@ namespace graphpipe::runtime {
 
 class ServedWorker final : public ServedUpdates {
  public:
-  /// All must outlive it; `state` is that of the rank's only stage.
+  /// All arguments must outlive it; `state` is that of the rank's only stage.
   ServedWorker(const PlanTable& plan, Channels& channels, const Device& device, const StageState& state);
 
   void begin(const ResolvedProgram& program, int64_t first_step) override;
@@ -23,7 +23,7 @@ class ServedWorker final : public ServedUpdates {
   Channels& channels_;
   ParameterMessages gradients_, weights_;
   int64_t first_step_ = 0;
-  /// The last gradients have been sent, and the weights after them are still to be taken.
+  /// The last gradients have been sent, and the weights that follow have not been received yet.
   bool behind_ = false;
 };
 

@@ -9,7 +9,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// The first of a rank's shares says what the shares of all ranks are divided by, 0 where the rank has no loss.
+// The first of a rank's shares is the divisor of the shares of all ranks, 0 if the rank has no loss.
 constexpr int64_t kDivisor = -1;
 
 }  // namespace
@@ -35,7 +35,7 @@ Request Evaluation::after_step(const StepFacts& facts) {
   return {};
 }
 
-// Sums, not means: batches need not have the same weight.
+// Sums, not means: batches may have different weights.
 std::vector<LossShare> Evaluation::run_batches() const {
   if (setup_.outputs != nullptr) setup_.outputs->clear();
   std::vector<LossShare> shares{{kDivisor, 0}};
@@ -59,7 +59,7 @@ void Evaluation::write_outputs() const {
   }
   const auto write = [&] { write_safetensors(options_.output.save_eval_outputs, join_outputs(parts)); };
   if (setup_.rank == 0 && setup_.wait) {
-    // A disk may take longer than the others would wait for a rank that tells them nothing.
+    // Writing may take longer than the other ranks would wait for a silent one.
     BackgroundWriter writer;
     writer.start(write);
     setup_.wait([&] { return writer.is_idle(); });

@@ -1,7 +1,7 @@
 #pragma once
-// The loss of data that are not trained on, and the model's outputs for them: forwards only, by the training's own
-// stages, with its weights as they stand. Dropout drops nothing and BatchNorm takes its running statistics, which stay
-// as they are: a training is the same with and without it, to the bit.
+// The loss on data that are not trained on, and the model's outputs for them: forwards only, by the training's own
+// stages, with their current weights. Dropout drops nothing and BatchNorm uses its running statistics, which do not
+// change: a training gives the same bits with and without it.
 
 #include <functional>
 #include <memory>
@@ -19,25 +19,26 @@ namespace graphpipe::runtime {
 
 struct EvaluationSetup {
   const PlanTable* plan = nullptr;
-  /// Batches of the data; the last one may have fewer samples.
+  /// Number of batches of the data; the last one may have fewer samples.
   int64_t batches = 0;
-  /// Null: there is no other rank.
+  /// Null if there is no other rank.
   Gather* gather = nullptr;
   int32_t rank = 0;
-  /// Waits until it is ready, as long as it takes, while the other ranks know that this one works. Absent: no rank
-  /// would miss it.
+  /// Waits until `ready`, however long it takes, while the other ranks know that this one is working. May be absent if
+  /// there is no other rank.
   std::function<void(const std::function<bool()>& ready)> wait;
-  /// Waits until nothing of the training is under way on this rank, and later nothing of the evaluation; may be absent.
+  /// Called before and after: waits until nothing of the training, or of the evaluation, is in flight on this rank; may
+  /// be absent.
   std::function<void()> begin, end;
-  /// The forwards of a batch.
+  /// Runs the forwards of a batch.
   std::function<StepOutcome(int64_t batch)> run_batch;
-  /// Takes the outputs of all forwards of this rank. Null: nobody asks for them.
+  /// Collects the outputs of all forwards of this rank. Null: nobody needs them.
   KeptOutputs* outputs = nullptr;
 };
 
-/// Evaluates at a period of steps and after the last, and adds losses and steps to the result of rank 0. The loss
-/// is the mean over all that counts in all batches, a sum where the loss of the plan is one. Outputs go into a file,
-/// over those of the evaluation before. All that it is given must outlive it.
+/// Evaluates every few steps and after the last, and adds losses and steps to the result of rank 0. The loss is the
+/// mean over all counted positions in all batches, or a sum if the loss of the plan is one. Outputs go into a file,
+/// replacing those of the previous evaluation. All arguments must outlive it.
 class Evaluation : public StepObserver {
  public:
   Evaluation(const wire::RunOptions& options, wire::RunResult& result, EvaluationSetup setup)
@@ -55,8 +56,8 @@ class Evaluation : public StepObserver {
   EvaluationSetup setup_;
 };
 
-/// The evaluation that the options ask for; null where there are no data for it. Fills in what `setup` has of the plan
-/// and the data.
+/// The evaluation that the options ask for; null if there are no data for it. Fills in the fields of `setup` that come
+/// from the plan and the data.
 std::unique_ptr<Evaluation> evaluation_of(const PlanTable& plan, const Data* data, const wire::RunOptions& options,
                                           wire::RunResult& result, EvaluationSetup setup);
 

@@ -24,7 +24,7 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
   return table;
 }();
 
-// A CRC over bytes that hold CRCs themselves says little, so TFRecord turns and shifts it.
+// A CRC over bytes that contain CRCs is weak, so TFRecord rotates it and adds a constant.
 uint32_t masked(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8U; }
 
 template <typename Number>
@@ -85,7 +85,7 @@ std::string scalars_record(double wall_time, int64_t step, std::span<const std::
 }
 
 GrowingFile make_event_file(const std::string& folder) {
-  std::error_code error;  // what stands in the way shows when the file is made
+  std::error_code error;  // any error will show when the file is created
   std::filesystem::create_directories(folder, error);
   const std::string stem =
       text(folder, "/events.out.tfevents.", std::time(nullptr), ".", host_name(), ".", getpid(), ".");

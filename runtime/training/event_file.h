@@ -1,5 +1,5 @@
 #pragma once
-// An event file of TensorBoard: records as TFRecord frames them, each a protocol buffer `Event`.
+// A TensorBoard event file: records framed as in TFRecord, each a protocol buffer `Event`.
 //
 //   record:  length (8 bytes), masked CRC-32C of these, the event, masked CRC-32C of the event; little-endian
 //   Event:   1 wall_time double; 2 step int64; 3 file_version string; 5 summary; 7 session_log
@@ -21,13 +21,13 @@ namespace graphpipe::runtime {
 /// CRC-32C, Castagnoli's polynomial.
 uint32_t crc32c(std::string_view bytes);
 
-/// Whole records. Times are seconds since 1970, steps count from 1.
+/// Complete records. Times are seconds since 1970, steps count from 1.
 std::string version_record(double wall_time);
 std::string restart_record(double wall_time, int64_t step);
 std::string scalars_record(double wall_time, int64_t step, std::span<const std::pair<std::string, double>> scalars);
 
-/// Makes the folder, and a file in it whose name is of this moment, host and process, so that runs into one folder have
-/// a file each. Throws RunError (kEnvironment).
+/// Creates the folder, and a file in it named after the time, host and process, so that runs into one folder have one
+/// file each. Throws RunError (kEnvironment).
 GrowingFile make_event_file(const std::string& folder);
 
 }  // namespace graphpipe::runtime

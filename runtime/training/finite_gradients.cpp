@@ -10,7 +10,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// A NaN is both the least and the largest element.
+// With a NaN, both the minimum and the maximum are NaN.
 bool is_finite(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return true;
   const auto [least, largest] = at::aminmax(tensor);

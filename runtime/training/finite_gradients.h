@@ -1,5 +1,5 @@
 #pragma once
-// The one rule of whether a step's gradients can be used.
+// The one rule for whether a step's gradients are usable.
 
 #include <cstddef>
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace graphpipe::runtime {
 
-/// Of the state's gradients of the step, after their reduction, the first parameter (of StageEntry::params) whose
-/// gradient holds an infinity or a NaN; absent where there is none. Needs: one update per step.
+/// The first parameter (of StageEntry::params) whose reduced gradient of the step contains an infinity or NaN; absent
+/// if there is none. Needs: one update per step.
 std::optional<size_t> not_finite_gradient(StageState& state);
 
 }  // namespace graphpipe::runtime

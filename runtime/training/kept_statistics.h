@@ -1,5 +1,5 @@
 #pragma once
-// Running statistics as they were before a step, for steps that are left out.
+// Copies of running statistics from before a step, for steps that are skipped.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,9 +11,9 @@ namespace graphpipe::runtime {
 
 class KeptStatistics {
  public:
-  /// Copies the buffers of these states, which outlive it.
+  /// Copies the buffers of these states, which must outlive it.
   void keep(const std::vector<StageState*>& states);
-  /// Gives the states their buffers back. Needs: keep() was called.
+  /// Restores the states' buffers. Needs: keep() was called.
   void put_back() const;
 
  private:

@@ -17,7 +17,7 @@ Request from_byte(std::byte bits) {
   return {.checkpoint = (bits & std::byte{1}) != std::byte{0}, .end = (bits & std::byte{2}) != std::byte{0}};
 }
 
-// A rank's message at a drain: its requests, its losses step by step, what its observers say.
+// A rank's message at a drain: its requests, its losses step by step, and the data of its observers.
 std::vector<Bytes> said_in(const Bytes& message, size_t steps, size_t observers) {
   std::optional<std::vector<Bytes>> parts = parts_of(message, 1 + steps + observers);
   if (!parts || parts->front().size() != 1)
@@ -52,8 +52,8 @@ class Loop {
 
   const LoopSetup& setup_;
   const bool answers_;
-  Request asked_;     // of this rank, since its last message; on rank 0 of all ranks
-  Request answered_;  // after the drain before
+  Request asked_;     // by this rank, since its last message; on rank 0 by all ranks
+  Request answered_;  // after the previous drain
   PendingBroadcast answer_;
 };
 
@@ -116,7 +116,7 @@ void Loop::take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFact
   for (size_t i = 0; i < observers; ++i) setup_.observers[i]->hear(said[i]);
 }
 
-// What rank 0 has answered after the drain before.
+// Receives what rank 0 answered after the previous drain.
 void Loop::take_answer() {
   if (!answer_.begun) return;
   const Bytes answer = setup_.gather->end_broadcast(answer_);

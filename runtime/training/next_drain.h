@@ -1,5 +1,5 @@
 #pragma once
-// Between which steps the pipeline of an asynchronous plan drains (docs/schedules.md, section 3).
+// Where the pipeline of an asynchronous plan drains (docs/schedules.md, section 3).
 
 #include <cstdint>
 
@@ -8,10 +8,10 @@
 
 namespace graphpipe::runtime {
 
-/// The step before which it drains next, where `step` begins: at every multiple of the plan's batches, and where a
-/// checkpoint or an evaluation is due, since both are of weights that all samples before them have made. Counted from
-/// the start of the training, so that a run that goes on drains where one that was never interrupted does. Behind every
-/// step where a feeder makes the data, which has one batch at a time, and where steps are recorded one by one.
+/// The step before which it drains next, if `step` begins a segment: at every multiple of the plan's batches, and when
+/// a checkpoint or an evaluation is due, since both need weights to which all earlier samples have contributed. Counted
+/// from the start of the training, so that a resumed run drains where an uninterrupted one would. After every step if a
+/// feeder makes the data, which has one batch at a time, or if steps are recorded one by one.
 int64_t next_drain(const PlanTable& plan, const wire::RunOptions& options, int64_t step);
 
 }  // namespace graphpipe::runtime

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a step's gradients overflow at the loss scale that it ran with: all ranks find the same and leave out the
+// Whether a step's gradients overflow at the loss scale that it ran with: all ranks reach the same result and skip the
 // same updates.
 
 #include <optional>
@@ -15,20 +15,20 @@ namespace graphpipe::runtime {
 
 class Gather;
 
-/// The scale that a run begins with; none where the plan computes no gradients in float16, or the run scales nothing.
+/// The scale that a run begins with; none if the plan computes no gradients in float16, or the run does not scale.
 std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options);
 
 /// One step's gradients and losses.
 class OverflowWatch {
  public:
-  /// Begins a step with these states, whose running statistics are kept; both outlive the step.
+  /// Begins a step with these states, whose running statistics have been kept; both must outlive the step.
   void begin(const std::vector<StageState*>& states, const KeptStatistics& statistics);
-  /// A loss of this rank is not finite, which gradients need not show.
+  /// A loss of this rank is not finite, which the gradients need not show.
   void note_loss() { loss_overflows_ = true; }
-  /// Once all gradients of the step are reduced and before its first update; on all ranks at the same place. Looks at
-  /// the gradients, hears what all have found and adapts the scale; running statistics of a step that overflows are put
-  /// back. Says in the outcome whether it did and why the step makes no update, of which the gradients are then zeros.
-  /// `gather` null: there is no other rank.
+  /// Call after all gradients of the step are reduced and before its first update, at the same place on all ranks.
+  /// Checks the gradients, combines the findings of all ranks and adapts the scale; running statistics of a step that
+  /// overflows are restored. Records in the outcome whether it did and why the step makes no update; the update's
+  /// gradients are then zeros. `gather` null: there is no other rank.
   void check(LossScale& scale, bool is_update, Gather* gather, int32_t rank, StepOutcome& outcome) const;
 
  private:

@@ -22,7 +22,7 @@ ProgressLines::ProgressLines(const wire::RunOptions& options, wire::RunResult& r
     : options_(options),
       result_(result),
       is_rank_zero_(is_rank_zero),
-      // As it happens, also into a pipe or a file.
+      // Printed immediately, also into a pipe or a file.
       line_(options.output.json ? STDERR_FILENO : STDOUT_FILENO) {}
 
 void ProgressLines::at_end() { line_.end(); }

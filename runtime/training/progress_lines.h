@@ -1,5 +1,5 @@
 #pragma once
-// The result of a run as it grows, and its lines: one per step as it happens, the rest at the end.
+// The result of a run as it grows, and its output: one line per step immediately, the rest at the end.
 
 #include "runtime/training/step_observer.h"
 #include "support/terminal_line.h"
@@ -8,9 +8,9 @@
 
 namespace graphpipe::runtime {
 
-/// On rank 0 adds every step's seconds, loss and gradient norm to the result, and prints a line of them: on stdout, or,
-/// where that takes one JSON object, on stderr if the options ask for progress. On a terminal the lines take each
-/// other's place. Both must outlive it.
+/// On rank 0 adds every step's seconds, loss and gradient norm to the result, and prints a line with them: on stdout,
+/// or, if stdout takes one JSON object, on stderr if the options ask for progress. On a terminal each line replaces the
+/// previous one. Both arguments must outlive it.
 class ProgressLines : public StepObserver {
  public:
   ProgressLines(const wire::RunOptions& options, wire::RunResult& result, bool is_rank_zero = true);
@@ -25,7 +25,7 @@ class ProgressLines : public StepObserver {
   TerminalLine line_;
 };
 
-/// What is left of the result, on stdout. Throws RunError (kEnvironment) where that cannot be written.
+/// Prints the rest of the result on stdout. Throws RunError (kEnvironment) if that fails.
 void print_result(const wire::RunOptions& options, const wire::RunResult& result);
 
 }  // namespace graphpipe::runtime

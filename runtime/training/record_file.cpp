@@ -83,7 +83,7 @@ void RecordFile::drop_later_rows(int64_t keep_until) const {
   for (bool first = true; std::getline(old, line); first = false) {
     const bool is_header = first && is_csv() && line + "\n" == header();
     const std::optional<int64_t> step = is_header ? std::nullopt : step_of(line);
-    // A row that a run was killed in is as good as none.
+    // A run was killed while it wrote this row: ignore it.
     const bool is_torn = old.eof();
     if (!is_header && !step && !is_torn)
       fail(Code::kUsage, text(quoted(ModelText(path_)), " stands there and is no table that this run could go on with"),

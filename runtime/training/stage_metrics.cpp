@@ -37,7 +37,7 @@ void StageMetrics::hear(std::span<const std::vector<std::byte>> of_ranks) {
 }
 
 Request StageMetrics::after_step(const StepFacts& facts) {
-  // What was told is of all steps since the last drain.
+  // The reported data cover all steps since the last drain.
   if (!facts.drains) return {};
   for (const Row& row : rows_)
     file_->append({facts.step + 1, int64_t{row.numbers.stage}, int64_t{row.numbers.replica}, int64_t{row.device},

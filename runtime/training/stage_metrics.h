@@ -1,5 +1,5 @@
 #pragma once
-// --metrics: a row per step, stage and replica of what it computed, waited, sent and held.
+// --metrics: a row per step, stage and replica: time computing and waiting, bytes sent, peak memory.
 
 #include <optional>
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace graphpipe::runtime {
 
-/// On every rank; rank 0 writes the file: step, stage, replica, device, busy_seconds, waiting_seconds, bytes_sent (to
-/// other ranks, reductions included), peak_bytes (of the device in the step: stages of one device share it). Rows are
-/// by step, then rank, then stage.
+/// Runs on every rank; rank 0 writes the file: step, stage, replica, device, busy_seconds, waiting_seconds, bytes_sent
+/// (to other ranks, reductions included), peak_bytes (of the device in the step: stages on one device share it). Rows
+/// are ordered by step, then rank, then stage.
 class StageMetrics : public StepObserver {
  public:
   StageMetrics(std::string path, int32_t rank, StageMeter& meter, Channels& channels, Device& device)
@@ -26,7 +26,7 @@ class StageMetrics : public StepObserver {
   void hear(std::span<const std::vector<std::byte>> of_ranks) override;
   Request after_step(const StepFacts& facts) override;
 
-  /// Of all steps: the device's own peak begins anew with each.
+  /// Peak over all steps: the device's own peak is reset at each.
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:

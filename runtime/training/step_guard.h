@@ -1,6 +1,6 @@
 #pragma once
-// Skips steps that would spoil the weights (--on-anomaly skip): all ranks tell rank 0 what they have found before the
-// first update of a step, and make the step's updates or none, alike.
+// Skips steps that would corrupt the weights (--on-anomaly skip): all ranks report their findings to rank 0 before the
+// first update of a step, and all of them make the step's updates, or none does.
 
 #include <cstdint>
 #include <functional>
@@ -23,13 +23,15 @@ class StepGuard {
   explicit StepGuard(double max_loss_factor, const std::vector<double>& earlier = {})
       : limit_(max_loss_factor, earlier) {}
 
-  /// Forgets the step before. `statistics` has what the step's forwards may change of these states; both outlive it.
+  /// Discards the previous step. `statistics` holds what the step's forwards may change in these states; both must
+  /// outlive it.
   void begin(const std::vector<StageState*>& states, const KeptStatistics& statistics);
-  /// What this rank has found wrong with a loss; the first counts, before whatever gradients show on any rank.
+  /// Records a problem that this rank has found with a loss; the first one counts, and takes precedence over gradients
+  /// on any rank.
   void note(std::string problem);
-  /// Once all gradients of the step are reduced and before the first update; on all ranks at the same place. Looks at
-  /// the gradients and hears what all have found. Returns why the step is skipped, on all ranks alike; empty where it
-  /// is not. Puts running statistics back where it is. `gather` null: there is no other rank.
+  /// Call after all gradients of the step are reduced and before the first update, at the same place on all ranks.
+  /// Checks the gradients and combines the findings of all ranks. Returns why the step is skipped, the same on all
+  /// ranks; empty if it is not. Restores running statistics if it is. `gather` null: there is no other rank.
   std::string decide(const std::vector<LossShare>& losses, Gather* gather, int32_t rank);
   bool skips() const { return !verdict_.empty(); }
 
@@ -37,12 +39,12 @@ class StepGuard {
   void look_at_gradients();
   struct Findings {
     std::vector<LossShare> losses;
-    std::string of_loss, of_gradients;  // the first rank's that has some
+    std::string of_loss, of_gradients;  // from the first rank that reports one
   };
   std::string reason_to_skip(const Findings& findings);
   static void add(const std::vector<std::byte>& of_rank, Findings& findings);
 
-  LossLimit limit_;  // rank 0's counts
+  LossLimit limit_;  // only rank 0's is used
   std::vector<StageState*> states_;
   const KeptStatistics* statistics_ = nullptr;
   std::string of_loss_, of_gradients_, verdict_;

@@ -1,5 +1,6 @@
 #pragma once
-// What rank 0 tells of every step to the files that a user follows: a table (--log) and TensorBoard (--tensorboard).
+// What rank 0 writes about every step to the files that a user follows: a table (--log) and TensorBoard
+// (--tensorboard).
 
 #include <optional>
 
@@ -10,9 +11,9 @@
 
 namespace graphpipe::runtime {
 
-/// One row per step: step, loss, seconds, samples_per_second, gradient_norm, anomaly. What is not known is null. Rank 0
-/// alone makes one. Files are opened before the first step: those of a run that goes
-/// on from a later step than the first are gone on with (record_file.h).
+/// One row per step: step, loss, seconds, samples_per_second, gradient_norm, anomaly. Unknown values are null. Only
+/// rank 0 creates one. Files are opened before the first step; those of a run that resumes from a later step than the
+/// first are continued (record_file.h).
 class StepLog : public StepObserver {
  public:
   explicit StepLog(std::string path) : path_(std::move(path)) {}

@@ -36,7 +36,7 @@ void handle(int signal, void (*handler)(int)) {
 
 void catch_stop_signals() {
   handle(SIGUSR1, remember_checkpoint);
-  // A launcher that passes SIGINT on by another signal has it ignored here.
+  // If a launcher forwards SIGINT as another signal, SIGINT itself is ignored here.
   struct sigaction before {};
   sigaction(SIGINT, nullptr, &before);
   if (before.sa_handler != SIG_IGN) handle(SIGINT, remember_end);

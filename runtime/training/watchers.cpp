@@ -9,7 +9,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Ends the run after a step with too large a loss. (Losses that are not finite end it before their update.)
+/// Ends the run after a step with too large a loss. (A non-finite loss ends it before its update.)
 class LossWatch : public StepObserver {
  public:
   LossWatch(double factor, const std::vector<double>& earlier) : limit_(factor, earlier) {}
@@ -27,7 +27,7 @@ class LossWatch : public StepObserver {
   LossLimit limit_;
 };
 
-/// On ranks other than 0, in the place of an observer that only rank 0 needs.
+/// On ranks other than 0, takes the position of an observer that only rank 0 needs.
 class Silent : public StepObserver {};
 
 }  // namespace
@@ -39,7 +39,7 @@ Watchers::Watchers(const wire::RunOptions& options, bool is_rank_zero, const std
   };
   if (!watch.log.empty()) own(std::make_unique<StepLog>(watch.log));
   if (!watch.tensorboard.empty()) own(std::make_unique<TensorBoardLog>(watch.tensorboard));
-  // The last one: what went wrong is in the others' files before the run ends.
+  // The last one, so that the others' files show what went wrong before the run ends.
   if (watch.max_loss_factor > 0 && !watch.skips()) own(std::make_unique<LossWatch>(watch.max_loss_factor, earlier));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The observers that --log, --tensorboard and --max-loss-factor ask for. All ranks have the same ones; they do their
-// work on rank 0, which knows the loss.
+// The observers for --log, --tensorboard and --max-loss-factor. All ranks have the same ones; they do their work on
+// rank 0, which knows the loss.
 
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ class Watchers {
  public:
   /// `earlier`: losses of the steps before, the oldest first.
   Watchers(const wire::RunOptions& options, bool is_rank_zero, const std::vector<double>& earlier = {});
-  /// They live as long as this.
+  /// They live as long as this object.
   void add_to(std::vector<StepObserver*>& observers) const;
 
  private:

@@ -1,5 +1,5 @@
 // Shared memory between the ranks of a host, TCP between hosts. A rank with neighbours of both kinds sleeps on one
-// doorbell: the neighbours on its host ring it, and so does the thread that takes messages from other hosts.
+// doorbell: the neighbours on its host ring it, and so does the thread that receives messages from other hosts.
 
 #include <unistd.h>
 
@@ -17,7 +17,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// No message of another host is lost for longer, and neither is the death of a rank.
+// Upper limit on how late a message from another host, or the death of a rank, is noticed if a wake-up is lost.
 constexpr std::chrono::microseconds kLongestSleep{20'000};
 
 std::string host_identity() {
@@ -75,7 +75,7 @@ class HostAndNetwork final : public Transport {
     host_->publish(activity);
     network_->publish(activity);
   }
-  // Of the ranks of this host shared memory knows more: the others are told now and then.
+  // For ranks of this host shared memory is more up to date; activity of the others is only relayed periodically.
   std::optional<Activity> activity_of(int32_t rank) const override {
     if (std::optional<Activity> activity = host_->activity_of(rank)) return activity;
     return network_->activity_of(rank);
@@ -93,14 +93,14 @@ class HostAndNetwork final : public Transport {
  private:
   struct Place {
     bool on_host = false;
-    size_t index = 0;  // of the channel there
+    size_t index = 0;  // index of the channel in that transport
   };
   Transport& transport(bool on_host) { return on_host ? *host_ : *network_; }
 
   bool may_spin_;
   std::vector<Place> places_;  // by channel
   std::unique_ptr<Transport> host_;
-  std::unique_ptr<Transport> network_;  // ends first: its thread rings the other one's doorbell
+  std::unique_ptr<Transport> network_;  // destroyed first: its thread rings the other one's doorbell
 };
 
 }  // namespace

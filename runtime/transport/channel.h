@@ -1,11 +1,11 @@
 #pragma once
-// The one interface that all transports stand behind.
+// The interface of all transports.
 //
-// A channel goes one way between two ranks and keeps order. Both ends post messages: a send with its header and bytes,
-// a receive with the header that it expects and room for the bytes. The k-th send meets the k-th receive; their headers
-// must agree in plan, channel, step, samples, part, type and shape, else the run ends (RunError, kPeerFailed).
-// Posting never blocks. Bytes move in progress(), which the one compute thread of a rank calls between actions and
-// while it waits; a message stays where it is in memory until its `done` is set.
+// A channel is unidirectional between two ranks and preserves order. Both ends post messages: a send with its header
+// and bytes, a receive with the header that it expects and space for the bytes. The k-th send matches the k-th receive;
+// their headers must agree in plan, channel, step, samples, part, type and shape, otherwise the run ends (RunError,
+// kPeerFailed). Posting never blocks. Bytes move in progress(), which the one compute thread of a rank calls between
+// actions and while it waits; a message must stay in place in memory until its `done` is set.
 
 #include <chrono>
 #include <compare>
@@ -31,9 +31,9 @@ enum class ChannelKind : uint8_t {
   kServer,    // index: stage; from, to: replicas, 0 the parameter server; gradients to it, weights from it
   kShare,     // index: weight group; from, to: rows of the placement; the sums of two of its stages
   kGather,    // index 0; a device's losses, norms and tensors to device 0
-  kTotal,     // index 0; device 0 to a device
+  kTotal,     // index 0; from device 0 to a device
 };
-/// Whether tensors of stages travel there: large, and on the device where the stages are.
+/// Whether the channel carries tensors of stages: they are large, and live on the stages' device.
 constexpr bool carries_tensors(ChannelKind kind) { return kind <= ChannelKind::kShare; }
 const char* channel_kind_name(ChannelKind kind);
 
@@ -45,16 +45,16 @@ struct ChannelKey {
   auto operator<=>(const ChannelKey&) const = default;
 };
 
-/// What both ends say about a channel when it is opened.
+/// What both ends know about a channel when it is opened.
 struct ChannelSpec {
   ChannelKey key;
   int32_t from_rank = 0;
   int32_t to_rank = 0;
-  /// The receiver's largest message; larger ones still pass, in pieces.
+  /// The receiver's largest expected message; larger ones still pass, in pieces.
   int64_t largest_bytes = 0;
 };
 
-/// Travels in front of every message's bytes, as it lies in memory (all ranks run the same kind of machine).
+/// Precedes every message's bytes, as it lies in memory (all ranks run on the same kind of machine).
 struct MessageHeader {
   static constexpr uint32_t kMagic = 0x47504d31;  // "GPM1"
   static constexpr int kMaxDims = 8;
@@ -68,26 +68,26 @@ struct MessageHeader {
   wire::SampleRange range;
   int64_t bytes = 0;
   int64_t dims[kMaxDims] = {};
-  /// In a paced run: when the plan's link would have brought it, nanoseconds of the steady clock (runtime/pace).
+  /// In a paced run: when the plan's link would have delivered it, in nanoseconds of the steady clock (runtime/pace).
   int64_t arrives = 0;
 };
 
 struct Message {
   MessageHeader header;
   std::byte* data = nullptr;
-  /// Receives only: takes bytes of any number; `data` is not used and the header's shape is not compared.
+  /// Receives only: accepts any number of bytes; `data` is not used and the header's shape is not compared.
   std::vector<std::byte>* sink = nullptr;
-  /// Receives of float32 into the host's memory only: what comes is added to what lies there.
+  /// Receives of float32 into host memory only: what arrives is added to the existing contents.
   bool adds = false;
   bool done = false;
 };
 
-/// "its samples are [0,4) where [4,8) were expected", or empty where a received header is the one expected.
+/// "its samples are [0,4) where [4,8) were expected"; empty if a received header is the expected one.
 std::string difference(const MessageHeader& expected, const MessageHeader& received, bool any_size);
-/// Ends the run where the headers differ.
+/// Ends the run if the headers differ.
 void check_received(const Message& expected, const MessageHeader& received);
 
-/// What a rank is doing, for the message that ends a run; other ranks see it where the transport shares it.
+/// What a rank is doing, for the message that ends a run; other ranks see it if the transport shares it.
 struct Activity {
   int32_t op = -1;  // wire::ActionOp, or -1 before and after the actions
   int32_t stage = -1;
@@ -96,27 +96,27 @@ struct Activity {
   int64_t step = 0;
   /// The rank whose message it waits for, or -1 while it computes.
   int32_t waits_for = -1;
-  /// Counts up while it waits: a rank that waits with a still count is stopped, not waiting.
+  /// Increases while it waits: a rank that waits without increasing it is stopped, not waiting.
   int64_t beats = 0;
 };
 
-/// A peer that can no longer help.
+/// A peer that has failed or ended.
 struct PeerFailure {
   int32_t rank = -1;
   /// "died", "closed its connection", "ended with: ...".
   std::string what;
   std::optional<Activity> last;
-  /// It left with an error that it has reported itself.
+  /// It ended with an error that it has reported itself.
   bool told = false;
-  /// It left with an error that all ranks have, such as the loss of a feeder: rank 0 reports it.
+  /// It ended with an error that all ranks encounter, such as the loss of a feeder: rank 0 reports it.
   bool left_to_rank_zero = false;
 };
 
-/// Begins what a rank says as it leaves with such an error.
+/// Prefix of the text with which a rank leaves after such an error.
 inline constexpr std::string_view kLeftToRankZero = "all ranks: ";
-/// What a rank that left has said, in words that follow "rank 2".
+/// The failure of a rank that left with this text, in words that follow "rank 2".
 PeerFailure failure_told_by(int32_t rank, std::string_view problem);
-/// What the failure is to another rank: a note where somebody else reports it.
+/// The severity of the failure on another rank: a note if some other rank reports it.
 Severity severity_for(const PeerFailure& failure, int32_t own_rank);
 
 struct Doorbell;
@@ -125,37 +125,37 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual const char* name() const = 0;
-  /// Whether messages of this kind lie in the GPU's memory; all others lie in the host's.
+  /// Whether messages of this kind are in the GPU's memory; all others are in the host's.
   virtual bool takes_device_memory(ChannelKind) const { return false; }
   /// `channel` indexes the specs that the transport was opened with.
   virtual void post_send(size_t channel, Message& message) = 0;
   virtual void post_receive(size_t channel, Message& message) = 0;
-  /// The message goes before it is done, since the run has failed: it is not touched any more, nor are those behind it
-  /// on its channel. For transports that move messages on a thread of their own.
+  /// The message is destroyed before it is done, since the run has failed: the transport no longer touches it, nor
+  /// those queued after it on its channel. For transports that move messages on a thread of their own.
   virtual void forget(const Message&) {}
   /// Moves what can be moved now; returns whether anything moved.
   virtual bool progress() = 0;
-  /// Sleeps until something may have moved, or until the time is over.
+  /// Sleeps until something may have moved, or until the time has passed.
   virtual void wait(std::chrono::microseconds longest) = 0;
-  /// What this rank sleeps on in wait(), where another thread may wake it.
+  /// What this rank sleeps on in wait(), if another thread may wake it.
   virtual Doorbell* doorbell() { return nullptr; }
   virtual void publish(const Activity&) {}
-  /// What another rank published last, where that is known.
+  /// What another rank published last, if it is known.
   virtual std::optional<Activity> activity_of(int32_t) const { return std::nullopt; }
-  /// The rank that tells what the others do, where it has been silent for so long: then nothing is known of them.
+  /// The rank that relays what the others do, if it has been silent for this long: then nothing is known about them.
   virtual std::optional<int32_t> silent_relay(double) const { return std::nullopt; }
   /// The first peer found dead or failed.
   virtual std::optional<PeerFailure> find_failure() { return std::nullopt; }
-  /// Tells the others that this rank ends well, or with `problem`.
+  /// Tells the others that this rank exits successfully, or with `problem`.
   virtual void leave(const std::string& problem) { static_cast<void>(problem); }
 };
 
-/// The key-value store that the ranks meet at.
+/// The key-value store used for rendezvous.
 class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Waits for the key; throws RunError (kPeerFailed) where a rank fails or is lost meanwhile, or after the time-out.
+  /// Waits for the key; throws RunError (kPeerFailed) if a rank fails or is lost meanwhile, or after the time-out.
   virtual std::string get(const std::string& key) = 0;
   /// Returns once `count` ranks have called it with this name.
   virtual void barrier(const std::string& name, int32_t count) = 0;
@@ -163,25 +163,25 @@ class Store {
 
 class ControlPlane;
 
-/// What a transport is opened with. `channels` are those with an end on this rank, and one on another.
+/// What a transport is opened with. `channels` are those with one end on this rank and the other end on another rank.
 struct TransportSetup {
   int32_t rank = 0;
   int32_t world_size = 1;
   Store* store = nullptr;
-  /// For transports over the network; others need the store alone.
+  /// For network transports; others only need the store.
   ControlPlane* control = nullptr;
   std::vector<ChannelSpec> channels;
-  /// Which host this rank is on: equal texts share memory. Empty: found out.
+  /// Identifies this rank's host: ranks with equal texts share memory. Empty: determined automatically.
   std::string host;
-  /// For shared memory: the ranks that take part, in ascending order. Empty: all.
+  /// For shared memory: the participating ranks, in ascending order. Empty: all.
   std::vector<int32_t> sharing;
-  /// For transports with a thread of their own: rung as well when a message has passed. Outlives the transport.
+  /// For transports with a thread of their own: also rung when a message has passed. Must outlive the transport.
   Doorbell* doorbell = nullptr;
   /// Whether each rank has a core of its own, so that a short spin pays.
   bool may_spin = false;
-  /// For transports over the network: loopback where all ranks run on one host, else the address of rank 0.
+  /// For network transports: loopback if all ranks run on one host, otherwise the address of rank 0.
   std::string address = "127.0.0.1";
-  /// For transports over the network: how long connections may take once all ranks listen.
+  /// For network transports: time limit for connecting, once all ranks listen.
   double open_seconds = 60;
   /// Device::compute_stream(), for transports that take device memory.
   void* compute_stream = nullptr;
@@ -190,11 +190,11 @@ struct TransportSetup {
 /// Channels of this process to itself.
 std::unique_ptr<Transport> open_loopback(const TransportSetup& setup);
 
-/// A row per transport between ranks.
+/// One entry per transport between ranks.
 struct TransportEntry {
   const char* name;
   const char* help;
-  /// Null where this build does not have it.
+  /// Null if this build does not include it.
   std::unique_ptr<Transport> (*open)(const TransportSetup&);
 };
 std::span<const TransportEntry> transports();

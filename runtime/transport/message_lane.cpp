@@ -3,7 +3,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Floats that are added together, wherever they lie: the compiler makes no such loop of its own from single ones.
+/// A vector of floats that are added together, at any alignment: the compiler does not vectorise a loop over single
+/// floats here.
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// One end of a channel: the messages that wait to pass, in order, and how far the front one has come. What carries the
-// bytes takes or gives as many as it can at a time.
+// One end of a channel: the queue of messages, in order, and the progress of the front one. The byte stream underneath
+// accepts or provides as many bytes as it can at a time.
 
 #include <algorithm>
 #include <deque>
@@ -11,24 +11,25 @@
 
 namespace graphpipe::runtime {
 
-/// What is added arrives so many bytes at a time: few enough to stay in the nearest cache until it is.
+/// What is added arrives in pieces of this size: small enough to stay in the nearest cache until it is added.
 inline constexpr size_t kSumPiece = 64 << 10;
 
-/// Each float at `terms` to that at `sums`, which lie aligned.
+/// Adds each float at `terms` to that at `sums`, which is aligned.
 void add_floats(std::byte* sums, const std::byte* terms, size_t bytes);
 
 struct MessageLane {
   int32_t peer = -1;
   bool is_send = false;
   std::deque<Message*> queue;
-  MessageHeader header;     // receives: of the message that arrives
+  MessageHeader header;     // receives: header of the arriving message
   size_t header_bytes = 0;  // of the front message, moved so far
   size_t payload_bytes = 0;
-  std::vector<std::byte> terms;  // of a message that adds: what has come, and begins with a part of a float perhaps
+  std::vector<std::byte>
+      terms;  // for a message that adds: bytes received but not added yet; may begin with part of a float
 
   bool has_header() const { return header_bytes == sizeof(MessageHeader); }
 
-  /// Takes the front message off, once all of it has passed.
+  /// Removes the front message, once all of it has passed.
   Message* pop() {
     Message* message = queue.front();
     queue.pop_front();
@@ -42,7 +43,7 @@ struct Moved {
   bool finished = false;  // all of the front message
 };
 
-/// Moves the front message of a lane that sends, by `write`(bytes), which returns how many it has taken.
+/// Moves the front message of a sending lane; `write`(bytes) returns how many it has accepted.
 template <typename Write>
 Moved send_front(MessageLane& lane, Write&& write) {
   const Message& message = *lane.queue.front();
@@ -64,7 +65,7 @@ Moved send_front(MessageLane& lane, Write&& write) {
   return moved;
 }
 
-/// Adds what `read`(bytes) gives to the front message; returns how many bytes have come.
+/// Adds what `read`(bytes) returns to the front message; returns how many bytes have arrived.
 template <typename Read>
 size_t receive_terms(MessageLane& lane, size_t total, Read&& read) {
   lane.terms.resize(kSumPiece);
@@ -77,8 +78,8 @@ size_t receive_terms(MessageLane& lane, size_t total, Read&& read) {
   return count;
 }
 
-/// Moves the front message of a lane that receives, by `read`(bytes), which fills as many as have come and returns how
-/// many. Throws RunError (kPeerFailed) where another message comes than the one expected.
+/// Moves the front message of a receiving lane; `read`(bytes) fills as many as have arrived and returns how many.
+/// Throws RunError (kPeerFailed) if a message arrives that is not the expected one.
 template <typename Read>
 Moved receive_front(MessageLane& lane, Read&& read) {
   Message& message = *lane.queue.front();

@@ -34,7 +34,7 @@ void check(cudaError_t result, const char* what) {
   fail(Code::kEnvironment, text("CUDA: ", what, ": ", cudaGetErrorString(result)), "check the GPU and its driver");
 }
 
-// A non-blocking communicator's calls return early; nothing may follow before they are through.
+// The calls of a non-blocking communicator return early; nothing may follow before they have completed.
 void settle(ncclComm_t comm, const char* what) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
@@ -93,7 +93,7 @@ class NcclWire {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     check(cudaEventCreateWithFlags(&compute_, cudaEventDisableTiming), "event");
   }
-  // The process ends with its communicators: aborting would wait for kernels of peers that are gone.
+  // The process ends with its communicators: aborting them would wait for kernels of peers that are gone.
   ~NcclWire() = default;
 
   int32_t peer() const { return peer_; }
@@ -123,7 +123,7 @@ class NcclWire {
     return moved;
   }
 
-  /// An error that NCCL found behind our back, or nothing.
+  /// An asynchronous NCCL error, or nothing.
   std::optional<std::string> failure() const {
     ncclResult_t state = ncclSuccess;
     if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) return "cannot be asked";
@@ -175,8 +175,8 @@ class NcclWire {
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t compute_ = nullptr;
-  std::deque<Flight> flights_;        // under way, in the order in which they were posted
-  std::vector<Flight> idle_flights_;  // as many as were ever under way at once
+  std::deque<Flight> flights_;        // in flight, in the order in which they were posted
+  std::vector<Flight> idle_flights_;  // for reuse; as many as were ever in flight at once
 };
 
 class Nccl final : public Transport {
@@ -213,7 +213,7 @@ class Nccl final : public Transport {
     return moved;
   }
   void wait(std::chrono::microseconds longest) override {
-    // NCCL wakes nobody: look again soon while a message is under way.
+    // NCCL wakes nobody: poll again soon while a message is in flight.
     constexpr std::chrono::microseconds kLookAgain{20};
     bool idle = true;
     for (const std::unique_ptr<NcclWire>& wire : wires_) idle &= wire->idle();

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A core that sleeps costs some 50 us: to wake, and to run slower until it is warm. After a wait twenty times as long
-// that no longer matters; up to then the core is this rank's own.
+// A core that sleeps costs about 50 us: to wake up, and to run slower until it is warm. After a wait twenty times as
+// long that no longer matters; until then spinning is free, since the core belongs to this rank.
 constexpr std::chrono::microseconds kSpin{1000};
 
 // Tells the core that it spins.
@@ -26,7 +26,7 @@ void relax() { asm volatile("yield"); }
 void relax() {}
 #endif
 
-// Whether the number of rings has changed meanwhile.
+// Whether the number of rings has changed.
 bool spin(const std::atomic<uint32_t>& rings, uint32_t seen) {
   const Clock::time_point end = Clock::now() + kSpin;
   while (Clock::now() < end) {

@@ -1,6 +1,6 @@
 #pragma once
-// A single-producer, single-consumer ring of bytes in shared memory, and the futex that wakes a rank.
-// Positions only grow; position modulo capacity is the place. Large messages stream through in pieces.
+// A single-producer, single-consumer ring buffer of bytes in shared memory, and the futex that wakes a rank. Positions
+// only grow; position modulo capacity is the offset. Large messages stream through in pieces.
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace graphpipe::runtime {
 
-/// The ring's shared words; its bytes follow at once.
+/// The ring's shared words; its bytes follow immediately.
 struct RingWords {
   alignas(64) std::atomic<uint64_t> written;  // by the producer
   alignas(64) std::atomic<uint64_t> read;     // by the consumer
@@ -27,14 +27,14 @@ class Ring {
 
   /// Copies as much of `bytes` as there is room for, at most `limit`; returns how much.
   size_t write(std::span<const std::byte> bytes, size_t limit);
-  /// Fills as much of `bytes` as there is, at most `limit`; returns how much.
+  /// Fills as much of `bytes` as is available, at most `limit`; returns how much.
   size_t read(std::span<std::byte> bytes, size_t limit);
 
  private:
   RingWords* words_;
   std::byte* data_;
   uint64_t capacity_;
-  // The other side's position as last seen: saves a cache miss while there is enough.
+  // The other side's position as last seen: saves a cache miss while it suffices.
   uint64_t seen_ = 0;
 };
 
@@ -44,8 +44,8 @@ struct Doorbell {
   std::atomic<uint32_t> sleepers;
 
   void ring();
-  /// Sleeps until the number of rings is no longer `seen`, or the time is over. `may_spin`: the core is this rank's
-  /// own.
+  /// Sleeps until the number of rings differs from `seen`, or the time has passed. `may_spin`: the core belongs to this
+  /// rank.
   void wait(uint32_t seen, std::chrono::microseconds longest, bool may_spin);
 };
 

@@ -18,8 +18,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-// A ring holds two of its largest messages where that is not too much, so that a sender need not wait for a receiver
-// that computes. Pages are touched only when bytes pass.
+// A ring holds two of its largest messages unless that is too much, so that a sender need not wait for a receiver that
+// computes. Pages are touched only when bytes pass.
 constexpr uint64_t kSmallestRing = 64 << 10;
 constexpr uint64_t kLargestRing = 32 << 20;
 constexpr uint64_t kPage = 4096;
@@ -42,10 +42,10 @@ uint64_t ring_capacity(int64_t largest_bytes) {
        "start all ranks again; if it happens again, somebody else takes part in this run");
 }
 
-// Nobody can make it shorter, longer, or take this back.
+// Nobody can shrink or grow the file, or remove these seals.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Without opening what it names: to open a device or a FIFO does something.
+// Does not open the file itself: opening a device or a FIFO has side effects.
 Descriptor find_segment(const SegmentCard& card) {
   const std::string path = text("/proc/", card.pid, "/fd/", card.fd);
   const Descriptor named(::open(path.c_str(), O_PATH | O_CLOEXEC));
@@ -54,10 +54,10 @@ Descriptor find_segment(const SegmentCard& card) {
   if (!S_ISREG(status.st_mode)) refuse_segment(path, "is not a file in memory");
   if (status.st_uid != geteuid()) refuse_segment(path, "belongs to another user");
   if (static_cast<uint64_t>(status.st_size) != card.size) refuse_segment(path, "has another size");
-  // The same file, whatever the process does with the number meanwhile.
+  // The same file, even if the process reuses the descriptor number meanwhile.
   Descriptor file(::open(text("/proc/self/fd/", named.get()).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) cannot("open the segment of process " + std::to_string(card.pid));
-  // Only files in memory have seals, and then their size stays.
+  // Only memory files have seals, and with them their size is fixed.
   if (fcntl(file.get(), F_GET_SEALS) != kSeals) refuse_segment(path, "is not sealed");
   return file;
 }

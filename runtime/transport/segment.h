@@ -1,8 +1,9 @@
 #pragma once
-// The shared memory of a rank: a block of words that all ranks read, then the rings that others write into.
-// It is an anonymous file (memfd) that the other ranks open through /proc: no name exists in any folder, so nothing
-// stays behind however the processes end. Its size is sealed. What a card names is mapped only where it is such a file
-// of this user and of this size: another one would let whoever wrote the card have its bytes changed, or cut it short.
+// The shared memory of a rank: a block of words that all ranks read, then the rings that others write into. It is an
+// anonymous file (memfd) that the other ranks open through /proc: it has no name in any folder, so nothing remains
+// however the processes end. Its size is sealed. The file that a SegmentDescriptor names is mapped only if it is a
+// memory file of this user and of this size: otherwise whoever wrote the SegmentDescriptor could have us change other
+// bytes, or truncate the file.
 
 #include <atomic>
 #include <cstdint>
@@ -33,7 +34,7 @@ struct RingPlace {
   uint64_t capacity = 0;
 };
 
-/// What a rank tells the others about its segment.
+/// What a rank publishes about its segment.
 struct SegmentCard {
   int64_t pid = 0;
   int32_t fd = -1;
@@ -45,9 +46,9 @@ SegmentCard parse_card(const std::string& text);
 
 class Segment {
  public:
-  /// Makes this rank's segment with a ring per incoming channel.
+  /// Creates this rank's segment with one ring per incoming channel.
   static Segment make(const std::vector<ChannelSpec>& incoming, SegmentCard& card);
-  /// Maps another rank's. Throws RunError: kEnvironment where it cannot be reached, kPeerFailed where it is not a
+  /// Maps another rank's segment. Throws RunError: kEnvironment if it cannot be reached, kPeerFailed if it is not a
   /// segment of that size.
   static Segment open(const SegmentCard& card);
   Segment(Segment&& other) noexcept;
@@ -55,8 +56,10 @@ class Segment {
   ~Segment();
 
   RankWords& words() const { return *static_cast<RankWords*>(memory_); }
-  Ring ring(const RingPlace& place) const { return Ring(static_cast<std::byte*>(memory_) + place.offset, place.capacity); }
-  /// Closes the file of a segment that was made here, once all others have mapped it.
+  Ring ring(const RingPlace& place) const {
+    return Ring(static_cast<std::byte*>(memory_) + place.offset, place.capacity);
+  }
+  /// Closes the file of a segment that was created here, once all others have mapped it.
   void close_file();
 
  private:

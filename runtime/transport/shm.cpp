@@ -1,6 +1,6 @@
-// Shared-memory rings between the ranks of one host. A send copies into its receiver's ring at once, as far as there
-// is room; the receiver copies out when its compute thread comes by. Large messages stream through in pieces, so that
-// both copies run at the same time. Dead peers are found through their pidfd.
+// Shared-memory rings between the ranks of one host. A send immediately copies into its receiver's ring, as far as
+// there is room; the receiver copies out when its compute thread polls. Large messages stream through in pieces, so
+// that both copies run at the same time. Dead peers are detected through their pidfd.
 
 #include <poll.h>
 #include <sys/syscall.h>

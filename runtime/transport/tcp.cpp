@@ -1,8 +1,8 @@
-// TCP between hosts. Each channel is a connection of its own from the sender to the receiver, so that no channel holds
-// up another one and the kernel keeps the order. Its ends prove to each other that they belong to this run
-// (launch/handshake.h); when all are open nobody listens any more. Bytes move as soon as a socket takes or gives them:
-// by the compute thread when it posts and waits, else by a thread of the transport's own while the other one computes.
-// What the ranks do, and how they end, they tell each other over their control connections.
+// TCP between hosts. Each channel is a separate connection from the sender to the receiver, so that no channel blocks
+// another and the kernel preserves the order. Its ends prove to each other that they belong to this run
+// (launch/handshake.h); when all are open nobody listens any more. Bytes move as soon as a socket accepts or provides
+// them: in the compute thread when it posts and waits, otherwise in a thread of the transport while the compute thread
+// is busy. The ranks exchange their activity, and how they end, over their control connections.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,9 +33,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kCallTime{2000}, kBetweenLooks{20};
-// A lane moves so much before the others have their turn.
+// Bytes that a lane moves before the others have their turn.
 constexpr size_t kMaxTurn = 1 << 20;
-// A rank that ends because of another one says so a moment after its connections have closed.
+// A rank that ends because of another one reports that shortly after its connections have closed.
 constexpr milliseconds kTimeForReason{300};
 
 struct ConnectionLost {};
@@ -45,7 +45,7 @@ struct TcpLane : MessageLane {
   bool is_dead = false;  // a message was forgotten
 };
 
-// What came of a call without waiting: the bytes that passed, 0 where none can now.
+// The result of a non-blocking call: the bytes that passed, 0 if none can now.
 size_t passed(ssize_t count) {
   if (count > 0) return static_cast<size_t>(count);
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
@@ -70,7 +70,7 @@ class Tcp final : public Transport {
  private:
   void post(size_t channel, Message& message);
   void run();
-  // All of these with mutex_ held.
+  // All of these are called with mutex_ held.
   void move_all();
   void move(TcpLane& lane);
   static Moved move_front(TcpLane& lane, size_t& budget);
@@ -122,7 +122,7 @@ void Tcp::forget(const Message& message) {
   std::erase(finished_, &message);
   for (TcpLane& lane : lanes_)
     if (std::ranges::find(lane.queue, &message) != lane.queue.end()) {
-      // A part of it may have passed: what comes behind it on this lane could not be told apart.
+      // Part of it may have passed: what follows on this lane could not be told apart from it.
       lane.queue.clear();
       lane.is_dead = true;
     }
@@ -141,7 +141,7 @@ Moved Tcp::move_front(TcpLane& lane, size_t& budget) {
     });
   const bool has_payload = lane.queue.front()->header.bytes > 0;
   return send_front(lane, [&](std::span<const std::byte> bytes) {
-    // A header waits for the bytes behind it and leaves in one packet with them.
+    // The header is held back and sent in one packet with the bytes after it.
     const int more = !lane.has_header() && has_payload ? MSG_MORE : 0;
     if (budget == 0) return size_t{0};
     return count(send(socket, bytes.data(), std::min(bytes.size(), budget), MSG_NOSIGNAL | MSG_DONTWAIT | more));
@@ -157,7 +157,7 @@ void Tcp::move(TcpLane& lane) {
   } catch (const RunError&) {
     refused_ = std::current_exception();
     lane.queue.clear();
-  } catch (const std::bad_alloc&) {  // on the thread, where nobody else would catch it
+  } catch (const std::bad_alloc&) {  // on the transport's thread, where nobody else would catch it
     refused_ = std::current_exception();
     lane.queue.clear();
   } catch (const ConnectionLost&) {
@@ -220,7 +220,7 @@ std::optional<PeerFailure> Tcp::find_failure() {
   return lost_;
 }
 
-// The receiver numbers its incoming channels and publishes where it listens and their keys in this order.
+// The receiver numbers its incoming channels and publishes its address and their keys in this order.
 std::string key_text(const ChannelKey& key) {
   return text(static_cast<int>(key.kind), ' ', key.index, ' ', key.from, ' ', key.to, '\n');
 }
@@ -255,7 +255,7 @@ class Opening {
   ControlPlane& control_;
   std::vector<TcpLane> lanes_;
   std::vector<size_t> incoming_;  // channels
-  size_t missing_ = 0;            // of them
+  size_t missing_ = 0;            // how many of them are not connected yet
   int32_t port_ = 0;
   std::atomic<Clock::time_point> deadline_{};
 };
@@ -270,11 +270,11 @@ Opening::Opening(const TransportSetup& setup) : setup_(setup), control_(*setup.c
   missing_ = incoming_.size();
 }
 
-// What stands for the address of rank 0's host: it does not know by which of its addresses the others reach it, they
+// Stands for the address of rank 0's host: rank 0 does not know at which of its addresses the others reach it, but they
 // do.
 constexpr std::string_view kFirstHost = "-";
 
-// A rank that reaches rank 0 by loopback (its host's name may stand for 127.0.1.1 there) is on that host.
+// A rank that reaches rank 0 over loopback (its host's name may resolve to 127.0.1.1 there) is on that host.
 std::string Opening::own_place() const {
   const std::string address = control_.own_address();
   const bool is_on_first_host = setup_.rank == 0 || is_loopback(address);
@@ -292,7 +292,7 @@ Opening::Place Opening::place_of(int32_t rank) const {
   return place;
 }
 
-// Ranks listen at a loopback address only where the run has one as its address, which need not be 127.0.0.1.
+// Ranks listen at a loopback address only if the run's address is one, which need not be 127.0.0.1.
 std::string Opening::address_of_first_host() const {
   return is_loopback(setup_.address) ? setup_.address : control_.address_of_rank_zero();
 }
@@ -304,7 +304,7 @@ void Opening::check_time(const std::string& what) const {
          "set MASTER_ADDR to the address of rank 0's host in the network, and let the hosts connect to each other");
 }
 
-// Strangers may keep the other rank from answering one call, so it is tried again until the time is over.
+// Unauthenticated peers may keep the other rank from answering a call, so it is retried until the time is up.
 void Opening::call(const ChannelSpec& spec, TcpLane& lane) {
   const Place place = place_of(spec.to_rank);
   const size_t at = place.channels.find("\n" + key_text(spec.key));
@@ -331,7 +331,7 @@ void Opening::answer(std::vector<Introduced> callers) {
     const size_t channel = caller.hello.channel < incoming_.size() ? incoming_[caller.hello.channel] : lanes_.size();
     const bool expected = channel < lanes_.size() && !lanes_[channel].socket &&
                           static_cast<uint32_t>(lanes_[channel].peer) == caller.hello.rank;
-    if (!expected) continue;  // closes
+    if (!expected) continue;  // closes the connection
     const int on = 1;
     setsockopt(caller.socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     lanes_[channel].socket = std::move(caller.socket);
@@ -343,10 +343,10 @@ std::vector<TcpLane> Opening::open() {
   Door door(listen_at(setup_.address, port_), control_.channel_key(), Hello::Purpose::kChannel, control_.run());
   control_.set(text("tcp/", setup_.rank), own_place());
   control_.publish({});
-  // Ranks may start minutes apart: time counts from where all of them listen.
+  // Ranks may start minutes apart: the time counts from when all of them listen.
   control_.barrier("tcp/listen", setup_.world_size);
   deadline_ = Clock::now() + milliseconds(static_cast<int64_t>(1000 * setup_.open_seconds));
-  // The others call while this rank calls them: a thread of its own answers.
+  // The others connect while this rank connects to them: a separate thread answers.
   std::exception_ptr problem;
   std::thread answers([&] {
     try {
@@ -365,7 +365,7 @@ std::vector<TcpLane> Opening::open() {
     for (size_t channel = 0; channel < lanes_.size(); ++channel)
       if (lanes_[channel].is_send) call(setup_.channels[channel], lanes_[channel]);
   } catch (...) {
-    deadline_ = Clock::time_point{};  // ends the other thread
+    deadline_ = Clock::time_point{};  // makes the other thread end
     answers.join();
     throw;
   }
