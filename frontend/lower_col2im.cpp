@@ -45,9 +45,9 @@ Status BlockSum::read_axes() {
   const Ints dilations = context_.ints_attribute("dilations", Ints(rank, 1)),
              strides = context_.ints_attribute("strides", Ints(rank, 1)),
              pads = context_.ints_attribute("pads", Ints(2 * rank, 0));
-  const auto sane = [](const Ints& numbers, int64_t least) {
+  const auto sane = [](const Ints& numbers, int64_t min_value) {
     return std::all_of(numbers.begin(), numbers.end(),
-                       [&](int64_t number) { return number >= least && number < (int64_t{1} << 20); });
+                       [&](int64_t number) { return number >= min_value && number < (int64_t{1} << 20); });
   };
   bool fits = rank >= 1 && rank <= 6 && block.size() == rank && dilations.size() == rank && strides.size() == rank &&
               pads.size() == 2 * rank && sane(image, 1) && sane(block, 1) && sane(dilations, 1) && sane(strides, 1) &&

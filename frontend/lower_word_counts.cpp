@@ -59,20 +59,20 @@ Status WordCounts::read_form() {
                             text("use at most ", kMaxLength, " words, ", kMaxApart, " apart"));
   bool fits = shortest_ >= 1 && shortest_ <= longest_ && apart_ >= 0 && std::ssize(first_) >= longest_ &&
               !columns_.empty() && (weights_.empty() || weights_.size() == columns_.size());
-  int64_t grams = 0, most = 0;
+  int64_t grams = 0, max_grams = 0;
   for (int64_t length = 1; fits && length <= std::ssize(first_); ++length) {
     const int64_t begin = first_[static_cast<size_t>(length - 1)];
     fits = begin >= 0 && begin <= end_of(length) && end_of(length) <= std::ssize(pool_);
     if (!fits) break;
     grams += grams_of(length);
-    most = std::max(most, grams_of(length));
+    max_grams = std::max(max_grams, grams_of(length));
   }
   for (const int64_t column : columns_) {
     fits = fits && column >= 0 && column < (1 << 20);
     width_ = std::max(width_, column + 1);
   }
-  if (fits && most > kMaxKnownElements)
-    return context_.problem(Code::kLimitExceeded, text("compares ", most, " n-grams of one length"),
+  if (fits && max_grams > kMaxKnownElements)
+    return context_.problem(Code::kLimitExceeded, text("compares ", max_grams, " n-grams of one length"),
                             text("use at most ", kMaxKnownElements));
   if (!fits || grams != std::ssize(columns_))
     return context_.problem(Code::kBadModel, "its lists of n-grams do not fit each other", "export the model again");

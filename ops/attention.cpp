@@ -80,10 +80,10 @@ Inferred infer_attention_mask_gradient(const NodeView& node) {
   return one_output(node, std::move(type));
 }
 
-/// The copies that the kernels make of a head: of so many operands turned and so many as they lie, and of some rows of
+/// The copies that the kernels make of a head: of some operands transposed, of others as they are, and of some rows of
 /// scores and of operands.
 struct HeadCopies {
-  double turned, straight, scores, rows;
+  double transposed, as_is, scores, rows;
 };
 
 double head_scratch(const NodeView& node, size_t q, const HeadCopies& copies) {
@@ -91,8 +91,8 @@ double head_scratch(const NodeView& node, size_t q, const HeadCopies& copies) {
   const auto padded = [](int64_t count) { return static_cast<double>((count + kLanes - 1) / kLanes * kLanes); };
   const int64_t columns = right[right.size() - 2].factor, width = right.back().factor;
   const auto rows = static_cast<double>(std::min(left[left.size() - 2].factor, kRowsAtOnce));
-  return 4 * (copies.turned * static_cast<double>(width) * padded(columns) +
-              copies.straight * static_cast<double>(columns) * padded(width) +
+  return 4 * (copies.transposed * static_cast<double>(width) * padded(columns) +
+              copies.as_is * static_cast<double>(columns) * padded(width) +
               rows * (copies.scores * padded(columns) + copies.rows * padded(width)));
 }
 
@@ -110,7 +110,7 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
           .kernel = Kernel::kAttention};
 }
 Work attention_forward_work(const NodeView& node, Samples samples) {
-  return attention_work(node, samples, 0, 2, {.turned = 1, .straight = 1, .scores = 1, .rows = 2});
+  return attention_work(node, samples, 0, 2, {.transposed = 1, .as_is = 1, .scores = 1, .rows = 2});
 }
 /// Holds all scores a few times.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
@@ -119,7 +119,7 @@ Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
   return work;
 }
 Work attention_gradient_work(const NodeView& node, Samples samples) {
-  return attention_work(node, samples, 1, 5, {.turned = 2, .straight = 3, .scores = 2, .rows = 3});
+  return attention_work(node, samples, 1, 5, {.transposed = 2, .as_is = 3, .scores = 2, .rows = 3});
 }
 
 std::string attention_arguments(const NodeView& node) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kLinear = "runtime/kernels/linear.h";
 
 /// Attribute transB, as Gemm has it: the weight is [N, K] and not [K, N].
-bool has_turned_weight(const NodeView& node) { return node.attributes().get_int("transB", 0) != 0; }
+bool has_transposed_weight(const NodeView& node) { return node.attributes().get_int("transB", 0) != 0; }
 
 /// (x [.., K], weight) -> [.., N], or with `back` (gradient [.., N], weight) -> [.., K].
 Inferred rows_times_weight(const NodeView& node, bool back) {
@@ -22,7 +22,7 @@ Inferred rows_times_weight(const NodeView& node, bool back) {
   const ir::Shape& weight = node.input(1).type.shape;
   if (type.shape.size() < 2 || weight.size() != 2)
     return bad_model(node, text("cannot multiply ", shape_text(type.shape), " and ", shape_text(weight)));
-  const size_t inner = has_turned_weight(node) != back ? 1 : 0;
+  const size_t inner = has_transposed_weight(node) != back ? 1 : 0;
   if (!type.shape.back().is_fixed() || type.shape.back() != weight[inner])
     return bad_model(node, text("cannot multiply ", shape_text(type.shape), " and ", shape_text(weight)));
   type.shape.back() = weight[1 - inner];
@@ -48,7 +48,7 @@ Inferred infer_linear_grad_weight(const NodeView& node) {
   ir::Shape x = node.input(0).type.shape, gradient = node.input(1).type.shape;
   if (x.size() < 2 || x.size() != gradient.size()) return bad_model(node, "needs rows of one rank");
   ir::Shape weight = {x.back(), gradient.back()};
-  if (has_turned_weight(node)) std::swap(weight[0], weight[1]);
+  if (has_transposed_weight(node)) std::swap(weight[0], weight[1]);
   x.pop_back();
   gradient.pop_back();
   if (x != gradient) return bad_model(node, "needs as many rows of one as of the other");
@@ -77,7 +77,7 @@ Work linear_grad_weight_work(const NodeView& node, Samples samples) {
 wire::Product linear_product(const NodeView& node, Samples samples) {
   const ir::Shape& x = node.input(0).type.shape;
   const int64_t inner = x.back().at(samples), columns = node.output(0).type.shape.back().at(samples);
-  return {rows_of(x, samples), inner, columns, false, has_turned_weight(node)};
+  return {rows_of(x, samples), inner, columns, false, has_transposed_weight(node)};
 }
 wire::Product linear_grad_input_product(const NodeView& node, Samples samples) {
   wire::Product product = linear_product(node, samples);
@@ -107,7 +107,8 @@ void emit_linear_call(Emitter& emitter, std::string_view function) {
   std::string arguments = filled_in(emitter, "$0, $1");
   if (function == "linear") arguments += ", " + (emitter.node().has_input(2) ? emitter.in(2) : "{}");
   emitter.assign(
-      0, text("graphpipe::runtime::", function, "(", arguments, ", ", boolean(has_turned_weight(emitter.node())), ")"),
+      0,
+      text("graphpipe::runtime::", function, "(", arguments, ", ", boolean(has_transposed_weight(emitter.node())), ")"),
       kLinear);
 }
 void emit_linear(Emitter& emitter) { emit_linear_call(emitter, "linear"); }
@@ -115,11 +116,11 @@ void emit_linear_grad_input(Emitter& emitter) { emit_linear_call(emitter, "linea
 void emit_linear_grad_weight(Emitter& emitter) { emit_linear_call(emitter, "linear_weight_gradient"); }
 void accumulate_linear_grad_weight(Emitter& emitter, std::string_view place) {
   emitter.statement(text("graphpipe::runtime::add_linear_weight_gradient(", place, ", ", filled_in(emitter, "$0, $1"),
-                         ", ", boolean(has_turned_weight(emitter.node())), ")"),
+                         ", ", boolean(has_transposed_weight(emitter.node())), ")"),
                     kLinear);
 }
 
-ir::Attributes turned_weight(bool has_turned_weight) { return {{"transB", int64_t{has_turned_weight}}}; }
+ir::Attributes transposed_weight(bool has_transposed_weight) { return {{"transB", int64_t{has_transposed_weight}}}; }
 
 }  // namespace
 
@@ -134,26 +135,26 @@ std::span<const OpDef> linear_ops() {
        .emit = emit_linear,
        .features = FeatureAxis::kLast,
        .examples = {{.inputs = {normal({kB, 4}), weight(normal({3, 4})), weight(normal({3}))},
-                     .attributes = turned_weight(true)},
+                     .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 2, 4}), weight(normal({4, 3})), weight(normal({3}))},
-                     .attributes = turned_weight(false)},
-                    {.inputs = {normal({kB, 2, 3, 4}), weight(normal({5, 4}))}, .attributes = turned_weight(true)},
-                    {.inputs = {normal({2, kB, 4}), weight(normal({4, 5}))}, .attributes = turned_weight(false)}}},
+                     .attributes = transposed_weight(false)},
+                    {.inputs = {normal({kB, 2, 3, 4}), weight(normal({5, 4}))}, .attributes = transposed_weight(true)},
+                    {.inputs = {normal({2, kB, 4}), weight(normal({4, 5}))}, .attributes = transposed_weight(false)}}},
       {.name = "LinearGradInput",
        .infer = infer_linear_grad_input,
        .work = linear_work,
        .product = linear_grad_input_product,
        .emit = emit_linear_grad_input,
-       .examples = {{.inputs = {normal({kB, 2, 3}), weight(normal({3, 4}))}, .attributes = turned_weight(true)},
-                    {.inputs = {normal({kB, 3}), weight(normal({4, 3}))}, .attributes = turned_weight(false)}}},
+       .examples = {{.inputs = {normal({kB, 2, 3}), weight(normal({3, 4}))}, .attributes = transposed_weight(true)},
+                    {.inputs = {normal({kB, 3}), weight(normal({4, 3}))}, .attributes = transposed_weight(false)}}},
       {.name = "LinearGradWeight",
        .infer = infer_linear_grad_weight,
        .work = linear_grad_weight_work,
        .product = linear_grad_weight_product,
        .emit = emit_linear_grad_weight,
        .accumulate = accumulate_linear_grad_weight,
-       .examples = {{.inputs = {normal({kB, 2, 4}), normal({kB, 2, 3})}, .attributes = turned_weight(true)},
-                    {.inputs = {normal({kB, 4}), normal({kB, 3})}, .attributes = turned_weight(false)}}}};
+       .examples = {{.inputs = {normal({kB, 2, 4}), normal({kB, 2, 3})}, .attributes = transposed_weight(true)},
+                    {.inputs = {normal({kB, 4}), normal({kB, 3})}, .attributes = transposed_weight(false)}}}};
   return rows;
 }
 

@@ -11,12 +11,12 @@ namespace {
 constexpr int64_t kMaxCells = int64_t{1} << 40;
 
 Result<std::vector<int64_t>> list_attribute(const NodeView& node, std::string_view name, size_t count, int64_t fallback,
-                                            int64_t least) {
+                                            int64_t min_value) {
   std::vector<int64_t> values = node.attributes().get_ints(name);
   if (values.empty()) values.assign(count, fallback);
   if (values.size() != count) return bad_model(node, text("has ", values.size(), " ", name, ", needs ", count));
   for (int64_t value : values) {
-    if (value < least || value >= kMaxCells) return bad_model(node, text("has ", value, " among its ", name));
+    if (value < min_value || value >= kMaxCells) return bad_model(node, text("has ", value, " among its ", name));
   }
   return values;
 }

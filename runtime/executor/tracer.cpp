@@ -31,7 +31,7 @@ struct HostClock {
 };
 
 /// What a rank sends before its events.
-struct TraceCard {
+struct TraceHeader {
   HostClock clock;
   int64_t dropped = 0;
 };
@@ -103,7 +103,9 @@ size_t max_events(int64_t steps, size_t actions) {
   return all_fit ? static_cast<size_t>(steps) * actions : kMaxEvents;
 }
 
-Tracer::Tracer(size_t most) : zero_(std::chrono::steady_clock::now()), most_(most) { events_.reserve(most); }
+Tracer::Tracer(size_t capacity) : zero_(std::chrono::steady_clock::now()), capacity_(capacity) {
+  events_.reserve(capacity);
+}
 
 int64_t Tracer::now() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - zero_).count();
@@ -118,9 +120,9 @@ void Tracer::restart() { current_.start = now(); }
 size_t Tracer::end(int64_t bytes) {
   current_.end = now();
   current_.bytes_after = bytes;
-  if (events_.size() == most_) {
+  if (events_.size() == capacity_) {
     ++dropped_;
-    return most_;
+    return capacity_;
   }
   events_.push_back(current_);
   return events_.size() - 1;
@@ -132,18 +134,18 @@ void Tracer::finish(size_t event) {
 
 std::optional<CollectedTrace> Tracer::collect(Gather& gather, const PlanTable& plan) const {
   const int64_t zero = std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count();
-  const TraceCard own{.clock = {zero, host_id()}, .dropped = dropped_};
-  const std::vector<std::vector<std::byte>> cards = gather.collect(to_bytes(std::vector<TraceCard>{own}));
+  const TraceHeader own{.clock = {zero, host_id()}, .dropped = dropped_};
+  const std::vector<std::vector<std::byte>> headers = gather.collect(to_bytes(std::vector<TraceHeader>{own}));
   const std::vector<std::vector<std::byte>> events = gather.collect(to_bytes(events_));
   if (events.empty()) return std::nullopt;
   Writer writer(plan);
   int64_t dropped = 0;
   for (size_t rank = 0; rank < events.size(); ++rank) {
-    const TraceCard card = from_bytes<TraceCard>(cards[rank]).at(0);
-    dropped += card.dropped;
+    const TraceHeader header = from_bytes<TraceHeader>(headers[rank]).at(0);
+    dropped += header.dropped;
     // Ranks on other hosts all began at the barrier before the first step: as close as messages can tell.
-    const int64_t shift = card.clock.host == own.clock.host ? card.clock.zero - own.clock.zero : 0;
-    writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift, card.dropped);
+    const int64_t shift = header.clock.host == own.clock.host ? header.clock.zero - own.clock.zero : 0;
+    writer.add_rank(rank, from_bytes<TraceEvent>(events[rank]), shift, header.dropped);
   }
   return CollectedTrace{.text = writer.finish(), .dropped = dropped};
 }

@@ -38,8 +38,8 @@ size_t max_events(int64_t steps, size_t actions);
 
 class Tracer {
  public:
-  /// Later events than `most` are dropped and counted.
-  explicit Tracer(size_t most);
+  /// Events beyond `capacity` are dropped and counted.
+  explicit Tracer(size_t capacity);
 
   void begin(const wire::ActionRow& row, int64_t step, int64_t bytes);
   /// The current action has what it waited for.
@@ -56,7 +56,7 @@ class Tracer {
   int64_t now() const;
 
   std::chrono::steady_clock::time_point zero_;
-  size_t most_;
+  size_t capacity_;
   int64_t dropped_ = 0;
   std::vector<TraceEvent> events_;
   TraceEvent current_;

@@ -16,10 +16,10 @@ namespace graphpipe::runtime {
 // inverse: with a small number in place of the pivot, the product is close to its limit.
 at::Tensor determinant_gradient(const at::Tensor& gradient, const at::Tensor& x) {
   const auto [factors, pivots, info] = at::linalg_lu_factor_ex(x);
-  const double least =
+  const double tiny =
       x.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   const at::Tensor diagonal = factors.diagonal(0, -2, -1);
-  const at::Tensor filled = at::where(diagonal == 0, diagonal.new_full({}, least), diagonal);
+  const at::Tensor filled = at::where(diagonal == 0, diagonal.new_full({}, tiny), diagonal);
   // Each pivot that is out of place is a swap of two rows. They are counted from 1.
   const at::Tensor places = at::arange(1, pivots.size(-1) + 1, pivots.options());
   const at::Tensor sign = 1 - 2 * (pivots != places).sum(-1).remainder(2);

@@ -26,28 +26,28 @@ at::Tensor with_axes_of(const at::Tensor& like, at::Tensor product) {
 
 /// The operands whose product is the gradient of the weight.
 std::pair<at::Tensor, at::Tensor> weight_gradient_operands(const at::Tensor& x, const at::Tensor& gradient,
-                                                           bool turned) {
+                                                           bool transposed) {
   const at::Tensor rows = rows_of(x), other = rows_of(gradient);
-  return turned ? std::pair(other.t(), rows) : std::pair(rows.t(), other);
+  return transposed ? std::pair(other.t(), rows) : std::pair(rows.t(), other);
 }
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool turned) {
-  return with_axes_of(x, product_with(rows_of(x), turned ? weight.t() : weight, bias));
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool transposed) {
+  return with_axes_of(x, product_with(rows_of(x), transposed ? weight.t() : weight, bias));
 }
 
-at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool turned) {
-  return with_axes_of(gradient, product_with(rows_of(gradient), turned ? weight : weight.t(), {}));
+at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool transposed) {
+  return with_axes_of(gradient, product_with(rows_of(gradient), transposed ? weight : weight.t(), {}));
 }
 
-at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool turned) {
-  const auto [left, right] = weight_gradient_operands(x, gradient, turned);
+at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+  const auto [left, right] = weight_gradient_operands(x, gradient, transposed);
   return product_with(left, right, {});
 }
 
-void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool turned) {
-  const auto [left, right] = weight_gradient_operands(x, gradient, turned);
+void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+  const auto [left, right] = weight_gradient_operands(x, gradient, transposed);
   if (sum.defined()) product_into(sum, left, right, /*adds=*/true);
   else sum = product_with(left, right, {});
 }

@@ -21,7 +21,7 @@ ControlServer::ControlServer(std::vector<Descriptor> inherited, Descriptor liste
     : members_(inherited.size()), key_(key), times_(times) {
   for (size_t rank = 0; rank < inherited.size(); ++rank)
     if (inherited[rank]) members_[rank].answerer.emplace(std::move(inherited[rank]));
-  if (listener) door_.emplace(std::move(listener), key_, Hello::Purpose::kControl, RunId{});
+  if (listener) acceptor_.emplace(std::move(listener), key_, Hello::Purpose::kControl, RunId{});
   int ends[2] = {-1, -1};
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) wake_read_ = Descriptor(ends[0]), wake_write_ = Descriptor(ends[1]);
   thread_ = std::thread([this] { run(); });
@@ -47,7 +47,7 @@ void ControlServer::serve() {
     char none = 0;
     if (!deadline && ::read(wake_read_.get(), &none, 1) == 0) deadline = Clock::now() + kTimeToLeave;
     meet_inherited();
-    meet_at_door();
+    accept_ranks();
     for (size_t rank = 0; rank < members_.size(); ++rank) read(rank);
     tick();
   }
@@ -58,7 +58,7 @@ void ControlServer::serve() {
 void ControlServer::wait_for_news(bool ending) {
   // A closed pipe stays readable, so poll() would spin.
   std::vector<pollfd> polled{{.fd = ending ? -1 : wake_read_.get(), .events = POLLIN, .revents = 0}};
-  if (door_) door_->add_to(polled);
+  if (acceptor_) acceptor_->add_to(polled);
   for (const Member& member : members_) {
     if (member.answerer) polled.push_back({.fd = member.answerer->descriptor(), .events = POLLIN, .revents = 0});
     if (!member.frames) continue;
@@ -82,14 +82,14 @@ void ControlServer::meet_inherited() {
   }
 }
 
-void ControlServer::meet_at_door() {
-  if (!door_) return;
-  for (Introduced& introduced : door_->step()) {
+void ControlServer::accept_ranks() {
+  if (!acceptor_) return;
+  for (Introduced& introduced : acceptor_->step()) {
     const size_t rank = introduced.hello.rank;
     // A second process with the same rank is disconnected when its socket is destroyed.
     if (rank < members_.size() && !members_[rank].frames) join(rank, std::move(introduced));
   }
-  if (all_there()) door_.reset();
+  if (all_there()) acceptor_.reset();
 }
 
 bool ControlServer::all_there() const {

@@ -53,7 +53,7 @@ class ControlServer {
   void serve();
   void wait_for_news(bool ending);
   void meet_inherited();
-  void meet_at_door();
+  void accept_ranks();
   void join(size_t rank, Introduced introduced);
   void read(size_t rank);
   void handle(size_t rank, const Frame& frame);
@@ -70,7 +70,7 @@ class ControlServer {
   bool others_left() const;
 
   std::vector<Member> members_;  // by rank
-  std::optional<Door> door_;
+  std::optional<Acceptor> acceptor_;
   Key key_;
   ControlTimes times_;
   std::map<std::string, std::string> values_;

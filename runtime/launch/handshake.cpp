@@ -92,7 +92,7 @@ Introduced Answerer::take(const Key& key) {
   return out;
 }
 
-Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run)
+Acceptor::Acceptor(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run)
     : listener_(std::move(listener)), key_(key), purpose_(purpose), run_(run) {
   fcntl(listener_.get(), F_SETFL, fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
   // Connections without data need not be reported: the kernel holds them back for this many seconds.
@@ -100,37 +100,37 @@ Door::Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const Ru
   setsockopt(listener_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
 }
 
-void Door::add_to(std::vector<pollfd>& polled) const {
+void Acceptor::add_to(std::vector<pollfd>& polled) const {
   // A connection that cannot be accepted keeps the socket readable, so poll() would spin.
-  const bool rests = Answerer::Clock::now() < rests_until_;
-  polled.push_back({.fd = rests ? -1 : listener_.get(), .events = POLLIN, .revents = 0});
+  const bool paused = Answerer::Clock::now() < paused_until_;
+  polled.push_back({.fd = paused ? -1 : listener_.get(), .events = POLLIN, .revents = 0});
   for (const std::vector<Answerer>* callers : {&silent_, &replied_})
     for (const Answerer& caller : *callers)
       polled.push_back({.fd = caller.descriptor(), .events = POLLIN, .revents = 0});
 }
 
-bool Door::answer(Answerer& caller, std::vector<Introduced>& introduced) {
+bool Acceptor::answer(Answerer& caller, std::vector<Introduced>& introduced) {
   const State state = caller.step(key_, purpose_, run_);
   if (state == State::kDone) introduced.push_back(caller.take(key_));
   return state == State::kWaits && Answerer::Clock::now() - caller.since() < kPatience;
 }
 
-void Door::keep(Answerer caller) {
+void Acceptor::keep(Answerer caller) {
   std::vector<Answerer>& callers = caller.has_replied() ? replied_ : silent_;
   if (callers.size() == (caller.has_replied() ? kMaxReplied : kMaxSilent)) callers.erase(callers.begin());
   callers.push_back(std::move(caller));
 }
 
-void Door::accept_some(std::vector<Introduced>& introduced) {
-  if (Answerer::Clock::now() < rests_until_) return;
+void Acceptor::accept_some(std::vector<Introduced>& introduced) {
+  if (Answerer::Clock::now() < paused_until_) return;
   for (size_t i = 0; i < kMaxAcceptedAtOnce; ++i) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     const int error = socket ? 0 : errno;
     if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
       if (!silent_.empty()) silent_.erase(silent_.begin());
       else if (!replied_.empty()) replied_.erase(replied_.begin());
-      else rests_until_ = Answerer::Clock::now() + kRest;
-      if (rests_until_ > Answerer::Clock::now()) return;
+      else paused_until_ = Answerer::Clock::now() + kPause;
+      if (paused_until_ > Answerer::Clock::now()) return;
       continue;
     }
     if (!socket) return;
@@ -139,7 +139,7 @@ void Door::accept_some(std::vector<Introduced>& introduced) {
   }
 }
 
-std::vector<Introduced> Door::step() {
+std::vector<Introduced> Acceptor::step() {
   std::vector<Introduced> introduced;
   std::erase_if(replied_, [&](Answerer& caller) { return !answer(caller, introduced); });
   std::vector<Answerer> before;

@@ -85,13 +85,13 @@ class Answerer {
 /// sent nothing yet kMaxSilent are kept, of those that owe their proof (an attacker may replay a rank's first message)
 /// kMaxReplied; the oldest are dropped: a peer that knows the secret connects again. If the process has run out of
 /// descriptors, accepting pauses for kPause.
-class Door {
+class Acceptor {
  public:
   static constexpr size_t kMaxSilent = 64, kMaxReplied = 256;
   static constexpr std::chrono::seconds kPatience{5};
-  static constexpr std::chrono::milliseconds kRest{100};
+  static constexpr std::chrono::milliseconds kPause{100};
 
-  Door(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
+  Acceptor(Descriptor listener, const Key& key, Hello::Purpose purpose, const RunId& run);
   /// Adds what to poll for.
   void add_to(std::vector<pollfd>& polled) const;
   /// The connections whose peers have authenticated themselves meanwhile.
@@ -108,7 +108,7 @@ class Door {
   Hello::Purpose purpose_;
   RunId run_;
   std::vector<Answerer> silent_, replied_;  // oldest first
-  Answerer::Clock::time_point rests_until_{};
+  Answerer::Clock::time_point paused_until_{};
 };
 
 enum class Answer {

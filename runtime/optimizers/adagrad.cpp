@@ -30,7 +30,7 @@ double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterS
   return numbers.learning_rate;
 }
 
-bool adagrad_spares_rows(const UpdateTerms& terms) {
+bool adagrad_skips_zero_rows(const UpdateTerms& terms) {
   return terms.numbers.weight_decay == 0 && terms.numbers.epsilon > 0;
 }
 
@@ -39,7 +39,7 @@ UpdateRule adagrad_rule() {
           .fresh_state = fresh_sum,
           .update = update_adagrad,
           .scale = scale_of_sum,
-          .spares_rows = adagrad_spares_rows};
+          .skips_zero_rows = adagrad_skips_zero_rows};
 }
 
 }  // namespace graphpipe::runtime

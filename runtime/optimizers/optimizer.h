@@ -20,7 +20,7 @@ class Optimizer {
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
   /// Whether an update only changes the rows that a sparse gradient holds.
   bool takes_rows(size_t index, const at::Tensor& weight) const {
-    return rule_->spares_rows != nullptr && rule_->spares_rows(terms_[index]) && !has_main_weight(weight);
+    return rule_->skips_zero_rows != nullptr && rule_->skips_zero_rows(terms_[index]) && !has_main_weight(weight);
   }
 
   /// What the next step of this parameter depends on in addition to weight and gradient: the rule's own tensors, which

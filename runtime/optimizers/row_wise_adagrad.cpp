@@ -40,7 +40,7 @@ UpdateRule row_wise_adagrad_rule() {
           .fresh_state = fresh_row_sums,
           .update = update_rows,
           .scale = scale_of_sum,
-          .spares_rows = adagrad_spares_rows};
+          .skips_zero_rows = adagrad_skips_zero_rows};
 }
 
 }  // namespace graphpipe::runtime

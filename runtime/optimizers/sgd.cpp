@@ -42,10 +42,12 @@ double update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState
 }  // namespace
 
 UpdateRule sgd_rule() {
-  return {
-      .name = "sgd", .fresh_state = fresh_velocity, .update = update_sgd, .spares_rows = [](const UpdateTerms& terms) {
-        return terms.numbers.momentum == 0 && terms.numbers.weight_decay == 0;
-      }};
+  return {.name = "sgd",
+          .fresh_state = fresh_velocity,
+          .update = update_sgd,
+          .skips_zero_rows = [](const UpdateTerms& terms) {
+            return terms.numbers.momentum == 0 && terms.numbers.weight_decay == 0;
+          }};
 }
 
 }  // namespace graphpipe::runtime

@@ -16,6 +16,6 @@ UpdateScale scale_of_sum(const at::Tensor& gradient, const ParameterState& state
 /// Adagrad's update; the row-wise variant uses it for parameters that are not tables.
 double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
 /// Both leave rows with a zero gradient unchanged if there is no weight decay and no division by zero.
-bool adagrad_spares_rows(const UpdateTerms& terms);
+bool adagrad_skips_zero_rows(const UpdateTerms& terms);
 
 }  // namespace graphpipe::runtime

@@ -44,7 +44,7 @@ struct UpdateRule {
   UpdateScale (*scale)(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms) = nullptr;
   /// Whether a row of a weight, or of a state with as many rows, is left unchanged if its gradient is zero, and is
   /// otherwise computed from that row and its gradient alone. Null: no.
-  bool (*spares_rows)(const UpdateTerms& terms) = nullptr;
+  bool (*skips_zero_rows)(const UpdateTerms& terms) = nullptr;
 };
 
 }  // namespace graphpipe::runtime

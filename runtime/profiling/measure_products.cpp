@@ -20,8 +20,8 @@ constexpr double kMuchFaster = 0.93;
 /// Rounds of the two kernels alternate, so that both see the same background load.
 constexpr int kAlternations = 3;
 
-at::Tensor operand(int64_t rows, int64_t columns, bool turned) {
-  return turned ? at::ones({columns, rows}).t() : at::ones({rows, columns});
+at::Tensor operand(int64_t rows, int64_t columns, bool transposed) {
+  return transposed ? at::ones({columns, rows}).t() : at::ones({rows, columns});
 }
 
 ProductKernel fastest_kernel(const Product& product) {

@@ -88,7 +88,7 @@ double operator_seconds() {
     count += 1;
   };
   for (const Elementwise& op : kElementwise) add([&] { op.call(small); });
-  add([&] { linear(small, square, {}, /*turned=*/true); });
+  add([&] { linear(small, square, {}, /*transposed=*/true); });
   add([&] { at::sum(small); });
   return sum / count;
 }
@@ -104,7 +104,7 @@ double product_rate(double operator_seconds) {
   for (const auto& [rows, inner, columns] : kSizes) {
     const at::Tensor a = at::ones({rows, inner}), b = at::ones({columns, inner});
     flops += 2 * static_cast<double>(rows * inner * columns);
-    seconds += beside_call(seconds_of([&] { linear(a, b, {}, /*turned=*/true); }), operator_seconds);
+    seconds += beside_call(seconds_of([&] { linear(a, b, {}, /*transposed=*/true); }), operator_seconds);
   }
   return flops / seconds;
 }

@@ -102,7 +102,7 @@ void Interpreter::begin_steps(int64_t first, int64_t last) {
     outcomes_.push_back({.losses = {}, .samples = data_.samples_of(step)});
   if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
   items_.clear();
-  mail_.clear();
+  messages_.clear();
   sums_.clear();
   reduced_.clear();
   std::vector<StageState*> places;
@@ -121,7 +121,7 @@ StepOutcome Interpreter::evaluate(int64_t batch, Data& data) {
   first_step_ = batch;
   outcomes_.assign(1, {});
   items_.clear();
-  mail_.clear();
+  messages_.clear();
   evaluates_ = true;
   loss_factor_ = 1;
   source_ = &data;
@@ -207,13 +207,13 @@ bool Interpreter::try_compute(const ActionRow& row) {
     return backward_action && !boundary.is_input && boundary.gradient_slot >= 0;
   };
   for (const BoundaryRow& boundary : entry.boundaries)
-    if (needs(boundary) && !has_mail(row, boundary, backward_action)) return false;
+    if (needs(boundary) && !has_messages(row, boundary, backward_action)) return false;
   if (forward_action)
     items_[{row.stage, row.replica, row.range.first}] = {row.range,
                                                          std::vector<at::Tensor>(static_cast<size_t>(entry.slot_size))};
   Item& item = item_of(row);
   for (const BoundaryRow& boundary : entry.boundaries)
-    if (needs(boundary)) take_mail(row, boundary, backward_action, item);
+    if (needs(boundary)) take_messages(row, boundary, backward_action, item);
   if (forward_action) forward(row, item);
   if (row.op == ActionOp::kRecompute) call(entry.forward, row, item, true);
   if (backward_action) call(entry.input_gradient, row, item, false);
@@ -299,34 +299,34 @@ void Interpreter::send(const ActionRow& row) {
     const int32_t first_slot = backward ? boundary.gradient_slot : boundary.slot;
     for (int32_t part = 0; part < parts; ++part) {
       const at::Tensor& value = item.tensors[static_cast<size_t>(first_slot + part)];
-      mail_[{backward, row.edge, row.peer_replica, part}].push_back(
+      messages_[{backward, row.edge, row.peer_replica, part}].push_back(
           {row.range, device_.download(message_rows(value, boundary.tensor, item.range, row.range)).clone()});
     }
   }
 }
 
-bool Interpreter::has_mail(const ActionRow& row, const BoundaryRow& boundary, bool backward) const {
+bool Interpreter::has_messages(const ActionRow& row, const BoundaryRow& boundary, bool backward) const {
   const int32_t parts = backward ? boundary.gradient_count : 1;
   for (int32_t part = 0; part < parts; ++part) {
-    const auto found = mail_.find({backward, boundary.edge, row.replica, part});
-    if (found == mail_.end()) return false;
+    const auto found = messages_.find({backward, boundary.edge, row.replica, part});
+    if (found == messages_.end()) return false;
     int64_t samples = 0;
-    for (const Letter& letter : found->second)
-      if (is_inside(letter.range, row.range)) samples += letter.range.size();
+    for (const StoredMessage& message : found->second)
+      if (is_inside(message.range, row.range)) samples += message.range.size();
     if (samples != row.range.size()) return false;
   }
   return true;
 }
 
-void Interpreter::take_mail(const ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item) {
+void Interpreter::take_messages(const ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item) {
   const int32_t parts = backward ? boundary.gradient_count : 1;
   const int32_t first_slot = backward ? boundary.gradient_slot : boundary.slot;
   for (int32_t part = 0; part < parts; ++part) {
     at::Tensor whole = empty_tensor(boundary.tensor, row.range.size());
-    std::vector<Letter>& letters = mail_[{backward, boundary.edge, row.replica, part}];
-    std::erase_if(letters, [&](const Letter& letter) {
-      if (!is_inside(letter.range, row.range)) return false;
-      rows_of(whole, boundary.tensor, row.range, letter.range).copy_(letter.rows);
+    std::vector<StoredMessage>& messages = messages_[{backward, boundary.edge, row.replica, part}];
+    std::erase_if(messages, [&](const StoredMessage& message) {
+      if (!is_inside(message.range, row.range)) return false;
+      rows_of(whole, boundary.tensor, row.range, message.range).copy_(message.rows);
       return true;
     });
     item.tensors[static_cast<size_t>(first_slot + part)] = device_.upload(whole);

@@ -51,14 +51,14 @@ class Interpreter {
 
  private:
   using StageReplica = std::pair<int32_t, int32_t>;
-  using UpdateKey = std::pair<int32_t, int64_t>;                // stage, first sample of the update
-  using ItemKey = std::tuple<int32_t, int32_t, int64_t>;        // stage, replica, first sample
-  using MailKey = std::tuple<bool, int32_t, int32_t, int32_t>;  // backward, edge, receiving replica, part
+  using UpdateKey = std::pair<int32_t, int64_t>;                   // stage, first sample of the update
+  using ItemKey = std::tuple<int32_t, int32_t, int64_t>;           // stage, replica, first sample
+  using MessageKey = std::tuple<bool, int32_t, int32_t, int32_t>;  // backward, edge, receiving replica, part
   struct Item {
     wire::SampleRange range;
     std::vector<at::Tensor> tensors;
   };
-  struct Letter {
+  struct StoredMessage {
     wire::SampleRange range;
     at::Tensor rows;
   };
@@ -70,8 +70,8 @@ class Interpreter {
   void check_finite(double loss, const wire::ActionRow& row, const Item& item);
   void call(StageFunction function, const wire::ActionRow& row, Item& item, bool again);
   void send(const wire::ActionRow& row);
-  bool has_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
-  void take_mail(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item);
+  bool has_messages(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
+  void take_messages(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item);
   Item& item_of(const wire::ActionRow& row);
   UpdateKey update_of(const wire::ActionRow& row) const;
   bool compute_is_over(UpdateKey update) const;
@@ -115,7 +115,7 @@ class Interpreter {
   const UpdateSettings& settings_;
   std::map<StageReplica, StageState> states_;
   std::map<ItemKey, Item> items_;
-  std::map<MailKey, std::vector<Letter>> mail_;
+  std::map<MessageKey, std::vector<StoredMessage>> messages_;
   std::map<int32_t, std::map<int64_t, int64_t>> updates_;  // by stage, last sample: first sample
   std::map<UpdateKey, int64_t> work_left_;                 // compute actions not yet run in this step
   std::map<UpdateKey, std::vector<at::Tensor>> sums_;      // gradients summed over the stage's replicas

@@ -13,8 +13,8 @@ namespace {
 // With a NaN, both the minimum and the maximum are NaN.
 bool is_finite(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return true;
-  const auto [least, largest] = at::aminmax(tensor);
-  return std::isfinite(least.item<double>()) && std::isfinite(largest.item<double>());
+  const auto [smallest, largest] = at::aminmax(tensor);
+  return std::isfinite(smallest.item<double>()) && std::isfinite(largest.item<double>());
 }
 
 }  // namespace

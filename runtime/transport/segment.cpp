@@ -46,17 +46,17 @@ uint64_t ring_capacity(int64_t largest_bytes) {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // Does not open the file itself: opening a device or a FIFO has side effects.
-Descriptor find_segment(const SegmentCard& card) {
-  const std::string path = text("/proc/", card.pid, "/fd/", card.fd);
+Descriptor find_segment(const SegmentDescriptor& segment) {
+  const std::string path = text("/proc/", segment.pid, "/fd/", segment.fd);
   const Descriptor named(::open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status {};
-  if (!named || fstat(named.get(), &status) != 0) cannot("open the segment of process " + std::to_string(card.pid));
+  if (!named || fstat(named.get(), &status) != 0) cannot("open the segment of process " + std::to_string(segment.pid));
   if (!S_ISREG(status.st_mode)) refuse_segment(path, "is not a file in memory");
   if (status.st_uid != geteuid()) refuse_segment(path, "belongs to another user");
-  if (static_cast<uint64_t>(status.st_size) != card.size) refuse_segment(path, "has another size");
+  if (static_cast<uint64_t>(status.st_size) != segment.size) refuse_segment(path, "has another size");
   // The same file, even if the process reuses the descriptor number meanwhile.
   Descriptor file(::open(text("/proc/self/fd/", named.get()).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) cannot("open the segment of process " + std::to_string(card.pid));
+  if (!file) cannot("open the segment of process " + std::to_string(segment.pid));
   // Only memory files have seals, and with them their size is fixed.
   if (fcntl(file.get(), F_GET_SEALS) != kSeals) refuse_segment(path, "is not sealed");
   return file;
@@ -70,57 +70,58 @@ void* map(int fd, uint64_t size) {
 
 }  // namespace
 
-std::string print_card(const SegmentCard& card) {
+std::string print_segment(const SegmentDescriptor& segment) {
   std::ostringstream out;
-  out << card.pid << ' ' << card.fd << ' ' << card.size << ' ' << card.rings.size();
-  for (const RingPlace& ring : card.rings)
+  out << segment.pid << ' ' << segment.fd << ' ' << segment.size << ' ' << segment.rings.size();
+  for (const RingPlace& ring : segment.rings)
     out << ' ' << static_cast<int>(ring.key.kind) << ' ' << ring.key.index << ' ' << ring.key.from << ' ' << ring.key.to
         << ' ' << ring.offset << ' ' << ring.capacity;
   return std::move(out).str();
 }
 
-SegmentCard parse_card(const std::string& text) {
+SegmentDescriptor parse_segment(const std::string& text) {
   std::istringstream in(text);
-  SegmentCard card;
+  SegmentDescriptor segment;
   size_t count = 0;
-  in >> card.pid >> card.fd >> card.size >> count;
+  in >> segment.pid >> segment.fd >> segment.size >> count;
   for (size_t i = 0; i < count && in; ++i) {
     RingPlace ring;
     int kind = 0;
     in >> kind >> ring.key.index >> ring.key.from >> ring.key.to >> ring.offset >> ring.capacity;
     ring.key.kind = static_cast<ChannelKind>(kind);
     const bool has_words =
-        ring.offset % kPage == 0 && ring.offset < card.size && card.size - ring.offset > sizeof(RingWords);
-    const bool inside = has_words && ring.capacity > 0 && ring.capacity <= card.size - ring.offset - sizeof(RingWords);
+        ring.offset % kPage == 0 && ring.offset < segment.size && segment.size - ring.offset > sizeof(RingWords);
+    const bool inside =
+        has_words && ring.capacity > 0 && ring.capacity <= segment.size - ring.offset - sizeof(RingWords);
     if (!inside) in.setstate(std::ios::failbit);
-    card.rings.push_back(ring);
+    segment.rings.push_back(ring);
   }
-  if (!in || card.size < sizeof(RankWords))
+  if (!in || segment.size < sizeof(RankWords))
     fail(Code::kPeerFailed, "a rank published a malformed shared-memory card", "run all ranks from one folder");
-  return card;
+  return segment;
 }
 
-Segment Segment::make(const std::vector<ChannelSpec>& incoming, SegmentCard& card) {
+Segment Segment::make(const std::vector<ChannelSpec>& incoming, SegmentDescriptor& descriptor) {
   uint64_t size = round_up(sizeof(RankWords));
   for (const ChannelSpec& spec : incoming) {
     const uint64_t capacity = ring_capacity(spec.largest_bytes);
-    card.rings.push_back({spec.key, size, capacity});
+    descriptor.rings.push_back({spec.key, size, capacity});
     size += round_up(sizeof(RingWords) + capacity);
   }
   const int fd = memfd_create("graphpipe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0)
     cannot("make a segment");
-  card.pid = getpid();
-  card.fd = fd;
-  card.size = size;
+  descriptor.pid = getpid();
+  descriptor.fd = fd;
+  descriptor.size = size;
   Segment segment(map(fd, size), size, fd);
   segment.words().waits_for = -1;
   segment.words().op = -1;
   return segment;
 }
 
-Segment Segment::open(const SegmentCard& card) {
-  return Segment(map(find_segment(card).get(), card.size), card.size, -1);
+Segment Segment::open(const SegmentDescriptor& segment) {
+  return Segment(map(find_segment(segment).get(), segment.size), segment.size, -1);
 }
 
 Segment::Segment(Segment&& other) noexcept

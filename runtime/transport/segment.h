@@ -35,22 +35,22 @@ struct RingPlace {
 };
 
 /// What a rank publishes about its segment.
-struct SegmentCard {
+struct SegmentDescriptor {
   int64_t pid = 0;
   int32_t fd = -1;
   uint64_t size = 0;
   std::vector<RingPlace> rings;
 };
-std::string print_card(const SegmentCard& card);
-SegmentCard parse_card(const std::string& text);
+std::string print_segment(const SegmentDescriptor& segment);
+SegmentDescriptor parse_segment(const std::string& text);
 
 class Segment {
  public:
   /// Creates this rank's segment with one ring per incoming channel.
-  static Segment make(const std::vector<ChannelSpec>& incoming, SegmentCard& card);
+  static Segment make(const std::vector<ChannelSpec>& incoming, SegmentDescriptor& descriptor);
   /// Maps another rank's segment. Throws RunError: kEnvironment if it cannot be reached, kPeerFailed if it is not a
   /// segment of that size.
-  static Segment open(const SegmentCard& card);
+  static Segment open(const SegmentDescriptor& segment);
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&& other) noexcept;
   ~Segment();

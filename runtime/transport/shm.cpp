@@ -80,14 +80,14 @@ std::vector<int32_t> sharing_ranks(const TransportSetup& setup) {
 }
 
 Segment make_own(const TransportSetup& setup) {
-  SegmentCard card;
-  Segment own = Segment::make(incoming(setup), card);
-  setup.store->set(text("shm/", setup.rank), print_card(card));
+  SegmentDescriptor segment;
+  Segment own = Segment::make(incoming(setup), segment);
+  setup.store->set(text("shm/", setup.rank), print_segment(segment));
   return own;
 }
 
-RingPlace place_in(const SegmentCard& card, const ChannelSpec& spec) {
-  for (const RingPlace& place : card.rings)
+RingPlace place_in(const SegmentDescriptor& segment, const ChannelSpec& spec) {
+  for (const RingPlace& place : segment.rings)
     if (place.key == spec.key) return place;
   fail(Code::kPeerFailed,
        text("rank ", spec.to_rank, " does not expect the channel ", channel_kind_name(spec.key.kind), " ",
@@ -100,22 +100,22 @@ Shm::Shm(const TransportSetup& setup)
       may_spin_(setup.may_spin),
       own_(make_own(setup)),
       peers_(static_cast<size_t>(setup.world_size)) {
-  std::vector<SegmentCard> cards(peers_.size());
+  std::vector<SegmentDescriptor> segments(peers_.size());
   const std::vector<int32_t> sharing = sharing_ranks(setup);
   for (int32_t rank : sharing) {
     const auto index = static_cast<size_t>(rank);
-    cards[index] = parse_card(setup.store->get(text("shm/", rank)));
+    segments[index] = parse_segment(setup.store->get(text("shm/", rank)));
     if (rank == rank_) continue;
-    peers_[index].emplace(Peer{.segment = Segment::open(cards[index])});
-    peers_[index]->pidfd = static_cast<int>(syscall(SYS_pidfd_open, cards[index].pid, 0));
+    peers_[index].emplace(Peer{.segment = Segment::open(segments[index])});
+    peers_[index]->pidfd = static_cast<int>(syscall(SYS_pidfd_open, segments[index].pid, 0));
   }
-  const SegmentCard& own_card = cards[static_cast<size_t>(rank_)];
+  const SegmentDescriptor& own_segment = segments[static_cast<size_t>(rank_)];
   for (const ChannelSpec& spec : setup.channels) {
     const bool is_send = spec.from_rank == rank_;
     const int32_t other = is_send ? spec.to_rank : spec.from_rank;
     GP_CHECK(peers_[static_cast<size_t>(other)].has_value());
     const Segment& where = is_send ? peers_[static_cast<size_t>(other)]->segment : own_;
-    const RingPlace place = place_in(is_send ? cards[static_cast<size_t>(other)] : own_card, spec);
+    const RingPlace place = place_in(is_send ? segments[static_cast<size_t>(other)] : own_segment, spec);
     lanes_.push_back(Lane{{.peer = other, .is_send = is_send}, where.ring(place)});
     peers_[static_cast<size_t>(other)]->used = true;
   }

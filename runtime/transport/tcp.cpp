@@ -340,7 +340,7 @@ void Opening::answer(std::vector<Introduced> callers) {
 }
 
 std::vector<TcpLane> Opening::open() {
-  Door door(listen_at(setup_.address, port_), control_.channel_key(), Hello::Purpose::kChannel, control_.run());
+  Acceptor acceptor(listen_at(setup_.address, port_), control_.channel_key(), Hello::Purpose::kChannel, control_.run());
   control_.set(text("tcp/", setup_.rank), own_place());
   control_.publish({});
   // Ranks may start minutes apart: the time counts from when all of them listen.
@@ -352,9 +352,9 @@ std::vector<TcpLane> Opening::open() {
     try {
       while (missing_ > 0) {
         std::vector<pollfd> polled;
-        door.add_to(polled);
+        acceptor.add_to(polled);
         poll(polled.data(), polled.size(), static_cast<int>(kBetweenLooks.count()));
-        answer(door.step());
+        answer(acceptor.step());
         if (missing_ > 0) check_time("from another rank");
       }
     } catch (...) {

@@ -34,7 +34,7 @@ class Tightener {
   Tightener(int64_t ranks, int64_t micro_batches) {
     const std::vector<VBlock> blocks = first_slots(ranks);
     for (size_t rank = 0; rank < blocks.size(); ++rank)
-      for (size_t lane = 0; lane < kTravellingLanes; ++lane)
+      for (size_t lane = 0; lane < kCrossRankLanes; ++lane)
         for (int64_t index = 0; index < micro_batches; ++index)
           actions_.push_back({blocks[rank][lane] + kBlockPeriod * index, rank, static_cast<Lane>(lane), index});
     std::sort(actions_.begin(), actions_.end());
@@ -112,7 +112,7 @@ class Tightener {
   std::vector<std::vector<char>> taken_;
   std::vector<std::vector<int64_t>> held_;
   /// Per rank and lane: the slots of the actions that have been placed.
-  std::vector<std::array<std::vector<int64_t>, kTravellingLanes>> slots_;
+  std::vector<std::array<std::vector<int64_t>, kCrossRankLanes>> slots_;
   int64_t peak_ = 0;
 };
 

@@ -15,10 +15,10 @@ inline constexpr int64_t kBlockPeriod = 6;
 /// The actions of a rank by the way they go: forwards of the first chunk down the ranks, of the second chunk back up;
 /// backwards of the second chunk down, of the first back up. Weight gradients go nowhere.
 enum class Lane : uint8_t { kForward0, kForward1, kBackward1, kBackward0, kWeight1, kWeight0 };
-inline constexpr size_t kTravellingLanes = 4;
+inline constexpr size_t kCrossRankLanes = 4;
 
 /// First slot of each travelling lane on one rank.
-using VBlock = std::array<int64_t, kTravellingLanes>;
+using VBlock = std::array<int64_t, kCrossRankLanes>;
 
 /// One action: the index-th of its lane on its rank.
 struct SlotAction {

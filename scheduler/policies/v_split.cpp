@@ -43,12 +43,12 @@ std::vector<int8_t> occupation(const RankSlots& rank) {
 /// each chunk, the second chunk's first.
 void add_weights(RankSlots& rank, bool by_chunk) {
   const std::vector<int8_t> lanes = occupation(rank);
-  rank.resize(kTravellingLanes + (by_chunk ? 2 : 1));
+  rank.resize(kCrossRankLanes + (by_chunk ? 2 : 1));
   std::array<int64_t, 2> waiting{};
   const auto run_one = [&](size_t slot) {
     const size_t chunk = waiting[0] > 0 ? 0 : 1;
     if (waiting[chunk] == 0) return false;
-    rank[kTravellingLanes + chunk].push_back(static_cast<int64_t>(slot));
+    rank[kCrossRankLanes + chunk].push_back(static_cast<int64_t>(slot));
     --waiting[chunk];
     return true;
   };
@@ -64,7 +64,7 @@ void add_weights(RankSlots& rank, bool by_chunk) {
 /// Most chunks held at once, from forward to weight gradient. Without a lane for weight gradients they are taken to run
 /// wherever a slot is free.
 int64_t peak_of(const RankSlots& rank) {
-  const bool has_weights = rank.size() > kTravellingLanes;
+  const bool has_weights = rank.size() > kCrossRankLanes;
   int64_t held = 0, peak = 0, waiting = 0;
   for (const int8_t slot : occupation(rank)) {
     if (slot < 0) {
@@ -162,17 +162,17 @@ std::vector<RankSlots> pulled_together(std::vector<RankSlots> ranks, bool with_w
   if (!with_weights)
     for (RankSlots& rank : ranks) add_weights(rank, false);
   ranks = squeezed(ranks);
-  for (RankSlots& rank : ranks) rank.resize(kTravellingLanes);
+  for (RankSlots& rank : ranks) rank.resize(kCrossRankLanes);
   return ranks;
 }
 
 Result<Schedule> order_v_split(const PolicyRequest& request, VBlock (*block)(int64_t, int64_t),
                                std::string_view policy) {
   GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kV, policy));
-  std::vector<RankSlots> ranks(static_cast<size_t>(chunks.ranks), RankSlots(kTravellingLanes));
+  std::vector<RankSlots> ranks(static_cast<size_t>(chunks.ranks), RankSlots(kCrossRankLanes));
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const VBlock first = block(chunks.ranks, static_cast<int64_t>(rank));
-    for (size_t lane = 0; lane < kTravellingLanes; ++lane)
+    for (size_t lane = 0; lane < kCrossRankLanes; ++lane)
       for (int64_t index = 0; index < chunks.micro_batches; ++index)
         ranks[rank][lane].push_back(first[lane] + kBlockPeriod * index);
   }

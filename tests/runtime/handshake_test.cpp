@@ -215,13 +215,13 @@ TEST_CASE("what the answerer has said is no proof when it is said back") {
 
 namespace {
 
-/// A door of this process, and the connections that it is called by.
-struct CalledDoor {
-  CalledDoor() : door(listen_at("127.0.0.1", port), key_of(kLong), Hello::Purpose::kControl, {}) {}
+/// An Acceptor of this process, and the connections to it.
+struct CalledAcceptor {
+  CalledAcceptor() : acceptor(listen_at("127.0.0.1", port), key_of(kLong), Hello::Purpose::kControl, {}) {}
   Descriptor call() const { return connect_to("127.0.0.1", port, std::chrono::seconds(5)); }
   std::vector<pollfd> polled() const {
     std::vector<pollfd> polled;
-    door.add_to(polled);
+    acceptor.add_to(polled);
     return polled;
   }
   /// Whether somebody who knows the secret gets in.
@@ -238,14 +238,14 @@ struct CalledDoor {
     while (introduced == 0 && Answerer::Clock::now() < deadline) {
       std::vector<pollfd> events = polled();
       poll(events.data(), events.size(), 20);
-      introduced = door.step().size();
+      introduced = acceptor.step().size();
     }
     caller.join();
     return accepted && introduced == 1;
   }
 
   int32_t port = 0;
-  Door door;
+  Acceptor acceptor;
 };
 
 /// No descriptor can be opened as long as it lives.
@@ -267,30 +267,30 @@ class NoDescriptors {
 
 }  // namespace
 
-TEST_CASE("who plays back what a rank has said holds so many places at a door and no more") {
-  CalledDoor called;
+TEST_CASE("who replays what a rank has said takes a limited number of slots of an Acceptor") {
+  CalledAcceptor called;
   Hello hello{.rank = 1};
   sign(hello, key_of(kLong));
   std::vector<Descriptor> replays;
-  for (size_t i = 0; i < Door::kMaxReplied + 60; ++i) {
+  for (size_t i = 0; i < Acceptor::kMaxReplied + 60; ++i) {
     replays.push_back(called.call());
     REQUIRE(send(replays.back().get(), &hello, sizeof hello, 0) == sizeof hello);
-    CHECK(called.door.step().empty());
-    CHECK(called.polled().size() <= 1 + Door::kMaxReplied);
+    CHECK(called.acceptor.step().empty());
+    CHECK(called.polled().size() <= 1 + Acceptor::kMaxReplied);
   }
-  CHECK(called.polled().size() == 1 + Door::kMaxReplied);
+  CHECK(called.polled().size() == 1 + Acceptor::kMaxReplied);
   CHECK(called.lets_in());
 }
 
-TEST_CASE("a door that finds no descriptor left rests, and opens again") {
-  CalledDoor called;
+TEST_CASE("an Acceptor that finds no descriptor left pauses, and accepts again") {
+  CalledAcceptor called;
   const Descriptor caller = called.call();
   REQUIRE(send(caller.get(), "x", 1, 0) == 1);
   {
     const NoDescriptors none;
     std::vector<pollfd> events = called.polled();
     REQUIRE(poll(events.data(), events.size(), 20'000) == 1);
-    CHECK(called.door.step().empty());
+    CHECK(called.acceptor.step().empty());
     // Whoever polls for it now sleeps.
     events = called.polled();
     CHECK(poll(events.data(), events.size(), 0) == 0);
@@ -351,10 +351,10 @@ namespace {
 
 constexpr int64_t kSegmentBytes = 1 << 16;
 
-// What opening a card does that names this descriptor of ours.
+// What opening a SegmentDescriptor does that names this descriptor of ours.
 std::optional<Code> open_forged(int descriptor) {
-  const SegmentCard card{.pid = getpid(), .fd = descriptor, .size = kSegmentBytes, .rings = {}};
-  return error_of([&] { Segment::open(card); });
+  const SegmentDescriptor segment{.pid = getpid(), .fd = descriptor, .size = kSegmentBytes, .rings = {}};
+  return error_of([&] { Segment::open(segment); });
 }
 
 Descriptor file_in_memory(int64_t size, int seals) {
@@ -366,12 +366,12 @@ Descriptor file_in_memory(int64_t size, int seals) {
 
 }  // namespace
 
-TEST_CASE("a forged card maps nothing but a sealed file in memory of this user and that size") {
+TEST_CASE("a forged SegmentDescriptor maps nothing but a sealed file in memory of this user and that size") {
   constexpr int kAll = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  SegmentCard card;
-  const Segment own = Segment::make({}, card);
-  CHECK_FALSE(error_of([&] { Segment::open(card); }));
-  CHECK(ftruncate(card.fd, 0) != 0);  // nobody can cut it short under those that have mapped it
+  SegmentDescriptor segment;
+  const Segment own = Segment::make({}, segment);
+  CHECK_FALSE(error_of([&] { Segment::open(segment); }));
+  CHECK(ftruncate(segment.fd, 0) != 0);  // nobody can cut it short under those that have mapped it
 
   CHECK_FALSE(open_forged(file_in_memory(kSegmentBytes, kAll).get()));
   CHECK(open_forged(file_in_memory(kSegmentBytes, F_SEAL_SEAL).get()) == Code::kPeerFailed);

@@ -145,7 +145,7 @@ TEST_CASE("every optimizer that plans may name has an update rule, and no other"
     CAPTURE(entry.name);
     const UpdateRule& rule = update_rule(entry.name);
     CHECK(entry.normalises == (rule.scale != nullptr));
-    CHECK(entry.updates_rows == (rule.spares_rows != nullptr));
+    CHECK(entry.updates_rows == (rule.skips_zero_rows != nullptr));
     // What memory is planned for holds the state of any weight; counters of a few bytes aside.
     UpdateTerms terms = update_settings(entry.name, {.momentum = 0.9}).terms_of("w", 2, false);
     for (const bool is_table : {false, true}) {

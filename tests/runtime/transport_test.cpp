@@ -286,12 +286,12 @@ TEST_CASE("loopback matches sends and receives in either order") {
   CHECK_FALSE(loopback->progress());
 }
 
-TEST_CASE("a shared-memory card survives its text form; hostile ones are refused") {
-  const SegmentCard card{
+TEST_CASE("a SegmentDescriptor survives its text form; hostile ones are refused") {
+  const SegmentDescriptor segment{
       .pid = 42, .fd = 7, .size = 1 << 20, .rings = {{{ChannelKind::kReduce, 3, 1, 0}, 8192, 65536}}};
-  CHECK(print_card(parse_card(print_card(card))) == print_card(card));
-  CHECK_THROWS_AS(parse_card("42 7"), RunError);
-  CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 8192 99999999"), RunError);
-  CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 1048570 1024"), RunError);
-  CHECK_THROWS_AS(parse_card("42 7 1048576 1 0 0 0 0 18446744073709551000 1024"), RunError);
+  CHECK(print_segment(parse_segment(print_segment(segment))) == print_segment(segment));
+  CHECK_THROWS_AS(parse_segment("42 7"), RunError);
+  CHECK_THROWS_AS(parse_segment("42 7 1048576 1 0 0 0 0 8192 99999999"), RunError);
+  CHECK_THROWS_AS(parse_segment("42 7 1048576 1 0 0 0 0 1048570 1024"), RunError);
+  CHECK_THROWS_AS(parse_segment("42 7 1048576 1 0 0 0 0 18446744073709551000 1024"), RunError);
 }
