@@ -1,4 +1,4 @@
-// Operators that compute row by row of what a mask picks: they run at all places of the mask.
+// Row-wise operators on what a mask picks: they run on all places of the mask.
 
 #include <algorithm>
 
@@ -41,7 +41,7 @@ class AtAllPlaces {
 
   NodeContext& context_;
   OnnxNode node_;
-  /// Of the largest operand in the file, and the axis of the places in it.
+  /// The rank of the largest operand in the file, and its axis of places.
   size_t rank_ = 0, axis_ = 0;
   Selected selected_;
   Selection selection_;
@@ -55,7 +55,7 @@ void AtAllPlaces::rename(size_t input, Binding binding) {
   node_.inputs[input] = name;
 }
 
-/// Finds the axis of the places in what the operands broadcast to.
+/// Finds the axis of places in the broadcast shape of the operands.
 Status AtAllPlaces::align(bool broadcasts) {
   bool found = false;
   for (size_t i = 0; i < node_.inputs.size(); ++i)
@@ -76,7 +76,7 @@ Status AtAllPlaces::align(bool broadcasts) {
   return Ok{};
 }
 
-/// An operand that is no rows: its size along the places must be 1.
+/// An operand that is not rows: its size along the places must be 1.
 Status AtAllPlaces::spread(size_t input) {
   Binding binding = context_.input(input);
   const size_t rank = binding.type.shape.size(), missing = rank_ - rank;
@@ -103,7 +103,7 @@ Status AtAllPlaces::spread(size_t input) {
   return Ok{};
 }
 
-/// An axis is counted from the end, where no axes are added.
+/// An attribute axis must count from the end, if no axes are added.
 Status AtAllPlaces::check_axis() {
   static constexpr std::string_view kWithDefault[] = {"Gather", "Split", "Concat"};
   const bool has_default = std::ranges::find(kWithDefault, node_.op) != std::end(kWithDefault);
@@ -130,14 +130,14 @@ Status AtAllPlaces::check_product() {
   return refuse_selection(context_, "multiplies what a mask picks in a form that is not supported");
 }
 
-/// Rows of a table, by picked numbers: the places stand where the table's axis was.
+/// Looks up rows of a table by picked numbers: the places take the position of the table's axis.
 Status AtAllPlaces::find_places_of_look_up() {
   GP_TRY(const int64_t axis, context_.axis(context_.int_attribute("axis", 0), context_.rank(0)));
   axis_ += static_cast<size_t>(axis);
   return Ok{};
 }
 
-/// The results have the axes of the box; in the file they have one of the places.
+/// The results have the axes of the box; in the file they have one axis of places.
 Status AtAllPlaces::mark_results() {
   const size_t more = selection_.box.size() - selected_.outer - 1;
   Dim places = picked_places(selected_.selection, selection_.box);

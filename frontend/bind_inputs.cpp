@@ -50,7 +50,7 @@ class InputBinder {
 
  private:
   ir::Dim dim_of(const ValueInfo& input, size_t axis);
-  /// The input of the graph has the samples in front; what the nodes of the file read is one of them.
+  /// The graph's input has a leading sample axis; the nodes of the file read a single sample.
   void bind_sample(const ValueInfo& input, ir::Value value);
   void problem(Code code, const ValueInfo& input, std::string message, std::string hint) {
     problems_.push_back(

@@ -20,7 +20,7 @@ Shape bound(const Shape& shape, Samples batch) {
 
 ir::TensorType bound(const ir::TensorType& type, Samples batch) { return {type.dtype, bound(type.shape, batch)}; }
 
-/// A graph of the same values whose dims are numbers; node by node.
+/// The same graph with numbers for dims, inferred node by node.
 class Bound {
  public:
   Bound(const Graph& graph, Samples batch) : graph_(graph), batch_(batch) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace pb = graphpipe_onnx;
 
-/// Attributes that name an axis or count axes, and the values that no tensor of up to kMaxRank axes can exceed.
+/// Attributes that name an axis or count axes, and the values that cannot occur with tensors of up to kMaxRank axes.
 /// Inference functions of ONNX's library compute with them before they look at a shape.
 struct AxisAttribute {
   std::string_view name;
@@ -75,7 +75,7 @@ void NodeChecker::schema(const pb::NodeProto& node, int opset) {
               "export the model again, with the opset that it was written for");
     return;
   }
-  // The library lets the last operands of Concat and its like be absent; then nobody knows what they are.
+  // The library allows the last operands of Concat and similar operators to be absent, which has no defined meaning.
   const auto& formal = schema->inputs();
   for (int i = 0; i < node.input_size() && !formal.empty(); ++i) {
     const size_t at = std::min(static_cast<size_t>(i), formal.size() - 1);
@@ -83,7 +83,7 @@ void NodeChecker::schema(const pb::NodeProto& node, int opset) {
       return problem(node, Code::kBadModel, text("its input ", i, " is absent and not optional"),
                      "export the model again, or correct the node");
   }
-  // Deprecated as soon as it was there, and converted all the same.
+  // It was deprecated as soon as it was introduced, but the converter handles it.
   if (node.op_type() == "GroupNormalization" && schema->deprecated()) return;
   try {
     schema->Verify(node);
@@ -112,7 +112,7 @@ void NodeChecker::axes(const pb::NodeProto& node) {
   }
 }
 
-/// The library makes a list as long as Split's attribute says.
+/// The library creates a list as long as Split's attribute says.
 void NodeChecker::split(const pb::NodeProto& node) {
   if (node.op_type() != "Split") return;
   for (const auto& attribute : node.attribute())
@@ -122,7 +122,7 @@ void NodeChecker::split(const pb::NodeProto& node) {
               "export the model again, or correct the node");
 }
 
-/// The library's inference does not end on some other bytes.
+/// The library's inference does not terminate on some other characters.
 void NodeChecker::equation(const pb::NodeProto& node) {
   if (node.op_type() != "Einsum") return;
   const auto is_known = [](char c) {

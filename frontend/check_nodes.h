@@ -1,5 +1,6 @@
 #pragma once
-// Nodes against the schemas of their operators: what ONNX's library takes for granted, and what lowering relies on.
+// Checks nodes against the schemas of their operators: what ONNX's library takes for granted, and what lowering relies
+// on.
 
 #include "frontend/model.h"
 #include "support/result.h"
@@ -10,10 +11,10 @@ class ModelProto;
 
 namespace graphpipe::frontend {
 
-/// Every node of the standard domain, also those in bodies of nodes and in local functions: the numbers of inputs and
-/// outputs, required ones, the types of attributes, and that axes lie where a tensor may have axes. Operators that the
-/// registry knows but not in the model's opset are problems too; operators that it does not know at all are left to
-/// lowering, which names them. All problems, at most kMaxProblems.
+/// Checks every node of the standard domain, also in bodies of nodes and in local functions: the numbers of inputs and
+/// outputs, required ones, the types of attributes, and that axes are within the range of possible ranks. Operators
+/// that the registry has, but not in the model's opset, are problems too; operators that it does not have at all are
+/// left to lowering, which names them. Reports all problems, at most kMaxProblems.
 Status check_nodes(const graphpipe_onnx::ModelProto& model);
 
 /// Whether ONNX has an operator of this name in the standard domain, in any opset that the library knows.

@@ -56,7 +56,7 @@ Gates::Gates(NodeContext& context, ValueId condition, bool taken)
     : context_(context),
       condition_(condition),
       taken_(taken),
-      // Any other condition is refused where one of the results is chosen.
+      // Any other condition is rejected if one of the results is chosen by it.
       is_trained_(!context.lowering().request().spec.loss.kind.empty() &&
                   is_one_number(context.lowering().graph().value(condition).type.shape)) {}
 
@@ -84,7 +84,7 @@ Status Gates::close_name(const std::string& name) {
   Binding* outer = name.empty() || own_.count(name) > 0 ? nullptr : context_.lowering().find(name);
   if (outer == nullptr) return Ok{};
   own_.insert(name);
-  // A parameter is made once, before the copy.
+  // Create the parameter once, before the copy.
   if (outer->data && ir::is_floating(outer->type.dtype))
     GP_TRY_VOID(context_.lowering().value_of(*outer, context_.node()));
   const Binding before = *outer;
@@ -95,7 +95,7 @@ Status Gates::close_name(const std::string& name) {
   return Ok{};
 }
 
-/// Names of the body itself, also where a body inside it reads them, have no gate.
+/// Names defined in the body itself, even if an inner body reads them, have no gate.
 Status Gates::close_names(const GraphBody& body) {
   for (const ValueInfo& input : body.inputs) own_.insert(input.name);
   for (const OnnxNode& node : body.nodes) own_.insert(node.outputs.begin(), node.outputs.end());

@@ -1,6 +1,6 @@
 #pragma once
-// Branches and iterations that data decide: they are lowered whatever the data say, and of each result and what stands
-// for it otherwise one is taken.
+// Data-dependent branches and iterations: all of them are lowered unconditionally, and each result is selected between
+// what was computed and its alternative.
 
 #include <set>
 #include <string>
@@ -11,23 +11,24 @@
 
 namespace graphpipe::frontend {
 
-/// `yes` where `condition`, one number of bool, is true, else `no`: of what both are, each computed whatever it says.
+/// `yes` if `condition`, a scalar bool, is true, otherwise `no`; both are computed unconditionally.
 Result<ir::ValueId> chosen(NodeContext& context, ir::ValueId condition, ir::ValueId yes, ir::ValueId no);
-/// Refuses nodes of the graph from `first` on that update what they read: they would do so used or not.
+/// Rejects nodes of the graph from `first` on that update what they read: they would do so even if not selected.
 Status expect_no_effect(NodeContext& context, size_t first);
 
-/// Gates before what nodes of a body read from outside of it: where the body is not taken, no gradient goes back
-/// through them, whatever its derivative is. While they are closed, the names that it reads are bound to what comes
-/// through.
+/// Gates in front of what nodes of a body read from outside: if the body is not taken, no gradient flows back through
+/// them, whatever its derivative is. While the gates are closed, the names that the body reads are bound to the gates'
+/// outputs.
 class Gates {
  public:
-  /// The body is taken where `condition`, one number of bool, is `taken`.
+  /// The body is taken if `condition`, a scalar bool, equals `taken`.
   Gates(NodeContext& context, ir::ValueId condition, bool taken);
 
   /// Needs: the body's initializers are bound.
   Status close(const GraphBody& body);
   void open();
-  /// A binding with a gate before its value, where the model is trained and a gradient can go there; else as it is.
+  /// The binding with a gate before its value, if the model is trained and a gradient can reach it; otherwise
+  /// unchanged.
   Result<Binding> gated(Binding binding);
 
  private:

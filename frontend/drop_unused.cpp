@@ -6,7 +6,7 @@ namespace {
 IdSet<ir::ValueId> needed_values(const ir::Graph& graph) {
   IdSet<ir::ValueId> needed(graph.value_count());
   for (const ir::Output& output : graph.outputs()) needed.insert(output.value);
-  // Nodes are in topological order, so one pass from the back sees every reader before what it reads.
+  // Nodes are in topological order, so one backward pass visits every reader before what it reads.
   for (size_t i = graph.node_count(); i-- > 0;) {
     const ir::Node& node = graph.node(ir::NodeId(i));
     bool live = false;

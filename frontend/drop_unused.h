@@ -1,5 +1,5 @@
 #pragma once
-// Shape arithmetic leaves nodes and parameters behind that no output needs.
+// Removes nodes and parameters that shape arithmetic leaves behind and no output needs.
 
 #include <map>
 
@@ -12,7 +12,7 @@ struct Trimmed {
   std::map<ir::ParamId, ParamOrigin> origins;
 };
 
-/// Keeps what the outputs need, and all inputs. Ids are dense again and in the same order.
+/// Keeps what the outputs need, and all inputs. Ids become dense again, in the same order.
 Trimmed drop_unused(const ir::Graph& graph, const std::map<ir::ParamId, ParamOrigin>& origins);
 
 }  // namespace graphpipe::frontend

@@ -9,12 +9,13 @@
 
 namespace graphpipe::frontend {
 
-/// The one output of the node, or nullopt where the op has no rule here, an input that it needs is null, the result has
-/// no form factor * B^power, or it is larger than kMaxKnownElements different elements. Absent optional inputs are
-/// null. The node is of the internal opset and was checked against its schema; wrong operands still only give nullopt.
+/// The node's single output, or nullopt if the op has no rule here, a required input is null, the result does not have
+/// the form factor * B^power, or it has more than kMaxKnownElements different elements. Absent optional inputs are
+/// null. The node is of the internal opset and was checked against its schema; invalid operands still only give
+/// nullopt.
 std::optional<Known> evaluate(const OnnxNode& node, std::span<const Known* const> inputs);
 
-/// Whether all are of one type. Needs: none is null.
+/// Whether all have the same type. Needs: none is null.
 bool have_one_type(std::span<const Known* const> inputs);
 
 /// Ops that compute element by element (evaluate_elementwise.cpp) and ops that move elements (evaluate_shape.cpp).

@@ -139,7 +139,7 @@ std::optional<Number> cast_number(const Number& number, DType to) {
   if (!number.floating) return number;
   // Out of range is undefined behaviour in C++ and in ONNX.
   if (!(std::fabs(number.real) < 9e18)) return std::nullopt;
-  // The part behind the point of a multiple of the batch depends on the batch.
+  // The fractional part of a multiple of the batch depends on the batch.
   if (number.power != 0 && std::trunc(number.real) != number.real) return std::nullopt;
   return Number::of_whole(static_cast<int64_t>(number.real), number.power);
 }
@@ -175,7 +175,7 @@ std::optional<Known> evaluate_elementwise(const OnnxNode& node, Inputs inputs) {
     return over_broadcast(inputs[1]->dtype, inputs,
                           [](const std::vector<Number>& n) { return std::optional(n[0].whole != 0 ? n[1] : n[2]); });
   }
-  // The power of a number may have a type of its own.
+  // The exponent of Pow may have a different type.
   if (node.op != "Pow" && !have_one_type(inputs)) return std::nullopt;
   if (node.op == "Mod" && inputs.size() == 2) {
     const Attribute* fmod = node.find("fmod");
@@ -200,7 +200,7 @@ std::optional<Known> evaluate(const OnnxNode& node, Inputs inputs) {
   if (!node.domain.empty() || node.outputs.size() != 1) return std::nullopt;
   std::optional<Known> result = evaluate_elementwise(node, inputs);
   if (!result) result = evaluate_movement(node, inputs);
-  // One element stands for all of one.
+  // A tensor with one element is uniform.
   if (result && known_count(result->shape) == 1) result->uniform = true;
   return result;
 }

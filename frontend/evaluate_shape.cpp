@@ -134,7 +134,7 @@ std::optional<Known> gather(const OnnxNode& node, Inputs inputs) {
   return pick(*inputs[0], *axis, picks, std::move(shape));
 }
 
-/// A part that there is with one sample too, of equal elements.
+/// Whether the slice, of equal elements, exists with a single sample too.
 bool takes_from_first_sample(const Known& from, size_t axis, int64_t start, int64_t end, int64_t step) {
   const Dim dim = from.shape[axis];
   return from.uniform && dim.power > 0 && !counts_places(dim) && step == 1 && 0 <= start && start < end &&
@@ -164,7 +164,7 @@ std::optional<Known> slice(const OnnxNode&, Inputs inputs) {
     };
     std::vector<size_t> picks;
     const int64_t begin = clamp((*starts)[i]), end = clamp((*ends)[i]);
-    if (size > kMaxKnownElements) {  // of equal elements, which are not listed
+    if (size > kMaxKnownElements) {  // uniform: its elements are not listed
       const int64_t span = step > 0 ? end - begin : begin - end;
       if (!result.uniform || span <= 0) return std::nullopt;
       result.shape[*axis] = Dim::fixed(1 + (span - 1) / std::abs(step));
@@ -316,7 +316,7 @@ std::optional<Known> trilu(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
-/// The coordinates of what is not zero: exporters write arange so, of ones.
+/// The coordinates of nonzero elements: exporters write arange this way, from ones.
 std::optional<Known> non_zero(const OnnxNode&, Inputs inputs) {
   const Known& from = *inputs[0];
   const std::optional<size_t> count = known_count(from.shape);
@@ -337,7 +337,7 @@ std::optional<Known> non_zero(const OnnxNode&, Inputs inputs) {
   return result;
 }
 
-/// The largest or smallest of elements that are all the same, along any axes.
+/// The maximum or minimum of elements that are all equal, along any axes.
 std::optional<Known> reduce_uniform(const OnnxNode& node, Inputs inputs) {
   const Known* axes = input_or_null(inputs, 1);
   const std::optional<std::vector<int64_t>> chosen = axes != nullptr ? whole_numbers(*axes) : std::nullopt;

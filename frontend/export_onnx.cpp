@@ -58,7 +58,7 @@ ExternalSlot slot_of(const onnx::TensorProto& tensor) {
   return slot;
 }
 
-/// Takes into the file what lies beside it: nothing does beside the new one.
+/// Moves external data into the file: the new file has none.
 class Inliner {
  public:
   Inliner(const std::string& path, const std::string& trusted_root) : external_(path, trusted_root) {}

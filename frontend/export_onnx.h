@@ -1,5 +1,5 @@
 #pragma once
-// The model file again, with other weights.
+// Writes the model file again, with other weights.
 
 #include <map>
 #include <set>
@@ -12,20 +12,19 @@
 
 namespace graphpipe::frontend {
 
-/// The elements that a tensor of the file gets, dense and little-endian.
+/// The new elements of a tensor of the file, dense and little-endian.
 struct NewTensor {
   ir::DType dtype = ir::DType::kFloat32;
   std::vector<int64_t> dims;
   std::string_view bytes;
 };
 
-/// The bytes of the model file at `path` where the tensors of these names, initializers or values of Constant nodes,
-/// have new elements; all else is as it was. `replaced` gets the names that were found. All tensors lie in the file
-/// itself, those too that lay in files beside it, which are opened as an import with this trusted root opens them.
-/// Needs: a file that import_onnx accepts. Errors: kUnreadableFile, kMalformedFile, those of ExternalData;
-/// kBadParameter where a tensor has another type or shape than its new one; kUnsupportedType where it is not known how
-/// many bytes lie beside the model; kLimitExceeded beyond the 2 GiB that one
-/// ONNX file can hold.
+/// The bytes of the model file at `path`, in which the tensors of these names, initializers or values of Constant
+/// nodes, have new elements; everything else is unchanged. `replaced` receives the names that were found. All tensors
+/// are stored in the file itself, including external ones, which are opened as an import with this trusted root would
+/// open them. Needs: a file that import_onnx accepts. Errors: kUnreadableFile, kMalformedFile, those of ExternalData;
+/// kBadParameter if a tensor has another type or shape than its replacement; kUnsupportedType if the size of an
+/// external tensor is unknown; kLimitExceeded beyond the 2 GiB limit of one ONNX file.
 Result<std::string> export_onnx(const std::string& path, const std::string& trusted_root,
                                 const std::map<std::string, NewTensor>& tensors, std::set<std::string>& replaced);
 

@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kTarget = "call_function[target=torch.ops.", kArguments = "](args = (",
                            kKeywords = "), kwargs = {";
 
-/// Up to the bracket that closes the list, split at its own commas.
+/// Up to the bracket that closes the list, split at its top-level commas.
 std::vector<std::string> split_arguments(std::string_view text) {
   std::vector<std::string> arguments;
   std::string argument;

@@ -1,5 +1,5 @@
 #pragma once
-// The PyTorch call that a node was exported from. The dynamo exporter leaves it with the node; some calls mean more
+// The PyTorch call that a node was exported from. The dynamo exporter records it with the node; some calls mean more
 // than the operators that it writes for them.
 
 #include <optional>
@@ -14,11 +14,11 @@ namespace graphpipe::frontend {
 struct ExportedCall {
   /// "aten.embedding.default".
   std::string target;
-  /// By position, as the exporter prints them: "%p_weight", "0", "mean".
+  /// Positional, as the exporter prints them: "%p_weight", "0", "mean".
   std::vector<std::string> arguments;
-  /// By keyword, "include_self: False".
+  /// Keyword arguments, "include_self: False".
   std::vector<std::string> keywords;
-  /// Empty where the call has not so many.
+  /// Empty if the call has fewer arguments.
   std::string_view argument(size_t i) const {
     return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();
   }
@@ -28,10 +28,10 @@ struct ExportedCall {
 /// Nullopt for text of another form.
 std::optional<ExportedCall> parse_exported_call(std::string_view text);
 
-/// Whether the node is a detach, which lets no gradient through.
+/// Whether the node is a detach, which blocks the gradient.
 bool is_detached(const OnnxNode& node);
 
-/// Whether a node's metadata is such a call and tells more than the node: the only metadata that are kept.
+/// Whether a node's metadata is such a call and says more than the node: no other metadata are kept.
 bool tells_more_than_its_node(std::string_view metadata);
 
 }  // namespace graphpipe::frontend

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
-/// Without openat2: each component on its own, none of them a link. Needs: no ".." component, not absolute.
+/// Fallback without openat2: opens each component separately, rejecting links. Needs: no ".." component, not absolute.
 Descriptor open_by_components(int folder, const std::string& location) {
   Descriptor at(dup(folder));
   size_t start = 0;
@@ -54,7 +54,7 @@ std::string real_path(const std::string& path) {
   return result;
 }
 
-/// Where an open file really lies, whatever links led to it.
+/// The real location of an open file, whatever links led to it.
 std::string path_of(const Descriptor& file) { return real_path(text("/proc/self/fd/", file.get())); }
 
 bool is_inside(const std::string& path, const std::string& folder) {

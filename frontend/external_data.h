@@ -1,13 +1,13 @@
 #pragma once
 // External data of tensors, opened only where the model may point.
 //
-// A location is relative to the model's folder and stays beneath it, without symbolic links (openat2; where the kernel
+// A location is relative to the model's folder and must stay beneath it, without symbolic links (openat2; if the kernel
 // lacks it, no-follow opening component by component). With a trusted root, links are followed if the file they end at
-// lies inside that root: stores such as the Hugging Face cache are made of links. Only regular files. A file with
-// further hard links, as compiled folders make them, is an error where neither the user owns it nor everybody may read
-// it, since a link may lead to what was not meant for the model; else a warning where not only its owner may write.
-// Offset and length are strict decimals, the range lies inside the file, and the length is exactly what the tensor
-// needs.
+// lies inside that root: stores such as the Hugging Face cache consist of links. Only regular files. A file with
+// further hard links, as compiled folders create them, is an error if neither the user owns it nor everybody may read
+// it, since a link may expose a file that was not meant for the model; otherwise a warning if others besides its owner
+// may write to it. Offset and length are strict decimals, the range lies inside the file, and the length is exactly
+// what the tensor needs.
 
 #include <sys/stat.h>
 
@@ -36,7 +36,7 @@ class ExternalData {
   /// The bytes of a small tensor that locate() has checked.
   Result<std::string> read(const ExternalSlot& slot, const ir::FileRange& range, const ModelText& tensor);
 
-  /// A descriptor of the file at a location as the model writes it; the caller closes it.
+  /// A descriptor of the file at a location as written in the model; the caller closes it.
   Result<int> open(const std::string& location, const ModelText& tensor);
 
   /// Whether ranges of different tensors overlap without being equal; call after the last locate().
@@ -49,7 +49,7 @@ class ExternalData {
  private:
   Status check_hard_links(const struct stat& info, const std::string& location, const ModelText& tensor);
 
-  /// Which file it is, whatever it is called: device and inode.
+  /// Identifies a file whatever its path: device and inode.
   using Identity = std::pair<dev_t, ino_t>;
   struct File {
     std::string path;
@@ -71,8 +71,8 @@ class ExternalData {
   Diagnostics notes_;
 };
 
-/// Opens a file that an import has named as holding weights, under the same rules as the import did: the model file
-/// itself, or a file that external data may lie in. The caller closes the descriptor.
+/// Opens a file that an import has reported as holding weights, under the same rules as the import: the model file
+/// itself, or a file that may hold external data. The caller closes the descriptor.
 Result<int> open_weight_file(const std::string& path, const std::string& model_path, const std::string& trusted_root);
 
 }  // namespace graphpipe::frontend

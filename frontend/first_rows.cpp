@@ -11,7 +11,7 @@ namespace {
 using ir::Dim;
 using ir::ValueId;
 
-/// The elements [low, high) of an axis that is not the rows'.
+/// The elements [low, high) of an axis other than the row axis.
 struct RowWindow {
   size_t axis = 0;
   int64_t low = 0, high = 0;
@@ -22,7 +22,7 @@ struct RowPart {
   std::optional<RowWindow> window;
 };
 
-/// The parts of a Concat's operands that lie in the window; false where rows are joined.
+/// The parts of a Concat's operands that lie in the window; false if rows are concatenated.
 bool push_joined(const ir::Graph& graph, const ir::Node& node, const RowPart& part, std::vector<RowPart>& open) {
   const auto rank = static_cast<int64_t>(graph.value(part.value).type.shape.size());
   const int64_t given = node.attributes.get_int("axis", 0), axis = given < 0 ? given + rank : given;
@@ -53,8 +53,8 @@ void push_broadcast(const ir::Graph& graph, const ir::Node& node, const RowPart&
   }
 }
 
-/// Whether the window is the same in each row of the value's axis 0, by the nodes that make it, all without chance.
-/// False where it takes too many nodes to tell.
+/// Whether the window is the same in each row of the value's axis 0, judging by the nodes that compute it, none of
+/// which may be random. False if that takes too many nodes.
 bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window) {
   constexpr int kMaxParts = 256;
   const size_t rank = graph.value(value).type.shape.size();
@@ -106,7 +106,7 @@ std::optional<RowWindow> row_window(int64_t axis, int64_t rank, int64_t low, int
   return RowWindow{static_cast<size_t>(axis), low, high};
 }
 
-/// What a Gather by one number, or a Slice of one axis, reads of each row.
+/// What a Gather with a scalar index, or a Slice of one axis, reads of each row.
 std::optional<RowWindow> read_window(NodeContext& context) {
   const ir::Shape shape = context.type(0).shape;
   const auto rank = static_cast<int64_t>(shape.size());

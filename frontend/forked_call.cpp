@@ -36,7 +36,7 @@ constexpr bool kSanitized = false;
 #endif
 
 // What the copy writes: kStep and the step, any number of times; then kText, the size of the answer and the answer, or
-// kNoMemory. A server reads requests that begin with a Request.
+// kNoMemory. A server reads requests that start with a Request.
 constexpr char kStep = 's', kText = 't', kNoMemory = 'm';
 constexpr size_t kTextFront = 1 + sizeof(uint64_t);
 struct Request {
@@ -60,7 +60,7 @@ int64_t used_seconds() {
   return used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1;
 }
 
-/// The address space in use; 0 where it cannot be told.
+/// The address space in use; 0 if it cannot be determined.
 int64_t address_space() {
   long long pages = 0;
   FILE* file = std::fopen("/proc/self/statm", "re");
@@ -71,15 +71,15 @@ int64_t address_space() {
 }
 
 void forget_signals() {
-  // A terminal's Ctrl-C reaches the whole group. The process that waits decides what it means.
+  // A terminal's Ctrl-C reaches the whole process group. The waiting process decides what it means.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_IGN);
   signal(SIGXCPU, SIG_DFL);
-  // Whoever waits for us learns of a crash; handlers of this process, those of sanitizers too, would report it as
+  // The waiting process learns of a crash; handlers of this process, including those of sanitizers, would report it as
   // their own.
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) signal(number, SIG_DFL);
 }
 
-/// Of what the process does from now on.
+/// Limits for what the process does from now on.
 void apply(const ForkLimits& limits) {
   limit(RLIMIT_CPU, used_seconds() + limits.cpu_seconds);
   // Sanitizers reserve most of the address space.
@@ -87,7 +87,7 @@ void apply(const ForkLimits& limits) {
   if (used > 0) limit(RLIMIT_AS, used + limits.memory_bytes);
 }
 
-/// What the copy holds is the user's, and what it does is nobody's business. Reports of sanitizers should be seen.
+/// The copy holds the user's data, so it prints nothing and dumps no core. Reports of sanitizers remain visible.
 void keep_quiet() {
   prctl(PR_SET_DUMPABLE, 0);
   limit(RLIMIT_CORE, 0);
@@ -108,7 +108,7 @@ bool write_all(int to, const char* bytes, size_t count) {
   return true;
 }
 
-/// To a process that may have ended.
+/// The receiving process may have ended.
 bool send_all(int to, const char* bytes, size_t count) {
   while (count > 0) {
     const ssize_t sent = send(to, bytes, count, MSG_NOSIGNAL);
@@ -138,7 +138,7 @@ void begin_as_copy(pid_t parent) {
   keep_quiet();
 }
 
-/// Calls the function and writes what it answers; false where that cannot be written, or memory has run out.
+/// Calls the function and writes its answer; false if that cannot be written, or memory has run out.
 bool give_answer(int to, const std::function<std::string(const StepMarker&)>& function) {
   const auto mark = [to](uint8_t step) {
     const char bytes[] = {kStep, static_cast<char>(step)};
@@ -175,13 +175,13 @@ bool give_answer(int to, const std::function<std::string(const StepMarker&)>& fu
   _exit(0);
 }
 
-/// Reads what the copy says, until the answer is there, it ends, its time is over or it says too much.
+/// Reads the copy's output, until the answer is complete, it ends, its time is up or it writes too much.
 class Listener {
  public:
   Listener(int from, const ForkLimits& limits)
       : from_(from), limits_(limits), deadline_(Clock::now() + std::chrono::seconds(10 * limits.cpu_seconds)) {}
 
-  /// Returns whether the answer has come, or the copy has ended; else it must be ended.
+  /// Returns true if the answer is complete or the copy has ended; otherwise it must be killed.
   bool listen() {
     char buffer[65536];
     while (true) {
@@ -200,7 +200,7 @@ class Listener {
 
   bool heard_too_much() const { return static_cast<int64_t>(heard_.size()) > limits_.answer_bytes; }
 
-  /// The steps and the answer in what was heard. Without a whole answer the ending stays kCrashed.
+  /// Extracts the steps and the answer. Without a complete answer the ending stays kCrashed.
   ForkedAnswer take() {
     ForkedAnswer answer;
     skip_steps();
@@ -229,10 +229,10 @@ class Listener {
   const ForkLimits& limits_;
   Clock::time_point deadline_;
   std::string heard_;
-  size_t at_ = 0;  // behind the steps
+  size_t at_ = 0;  // position after the steps
 };
 
-/// How the process ended; 0 where this cannot be learned because SIGCHLD is ignored.
+/// How the process ended; 0 if that is unknown because SIGCHLD is ignored.
 int wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
@@ -240,7 +240,7 @@ int wait_for(pid_t child) {
   return status;
 }
 
-/// What the copy answers. Where it gives no answer it has ended when this returns, and `child` is forgotten.
+/// The copy's answer. If it gives none, it has ended when this returns, and `child` is reset.
 ForkedAnswer listen_to(pid_t& child, int from, const ForkLimits& limits) {
   Listener listener(from, limits);
   const bool heard = listener.listen(), too_much = listener.heard_too_much();
@@ -309,7 +309,7 @@ ForkedAnswer ForkedServer::call(const ForkLimits& limits, std::string_view reque
   if (child_ <= 0 && !start()) return not_started();
   ++calls_;
   const Request front{.bytes = request.size(), .limits = limits};
-  // Where it does not take the request it has ended, which listen_to finds.
+  // If the write fails, the copy has ended, which listen_to detects.
   if (send_all(line_.get(), reinterpret_cast<const char*>(&front), sizeof front))
     send_all(line_.get(), request.data(), request.size());
   return listen_to(child_, line_.get(), limits);

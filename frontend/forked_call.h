@@ -1,10 +1,9 @@
 #pragma once
-// Runs a function in a forked copy of this process: a crash in it, or its hunger for memory or time, ends the copy and
-// nothing else. The copy shares the memory of this process until one of them writes to it, so what the function reads
-// costs nothing.
+// Runs a function in a forked copy of this process: a crash in it, or excessive use of memory or time, ends only the
+// copy. The copy shares the memory of this process copy-on-write, so what the function reads costs nothing.
 //
-// Only the calling thread lives on in the copy. A lock that another thread holds at that moment stays held there, so
-// the function must not need any but the allocator's, which the C library hands over released.
+// Only the calling thread exists in the copy. A lock that another thread holds at that moment stays held there, so the
+// function must not need any lock except the allocator's, which the C library releases.
 
 #include <sys/types.h>
 
@@ -18,15 +17,15 @@
 namespace graphpipe::frontend {
 
 struct ForkLimits {
-  /// Address space beyond what this process has already.
+  /// Address space beyond what this process already uses.
   int64_t memory_bytes = int64_t{1} << 30;
-  /// Processor time. A copy that sleeps is ended after ten times as much on the clock.
+  /// CPU time. A copy that sleeps is killed after ten times as much wall-clock time.
   int64_t cpu_seconds = 10;
-  /// A longer answer is not read to its end.
+  /// Longer answers are not read to their end.
   int64_t answer_bytes = int64_t{1} << 30;
 };
 
-/// Tells the caller which step the function has come to, so that it can be named where the function does not return.
+/// Tells the caller which step the function has reached, so that it can be named if the function does not return.
 using StepMarker = std::function<void(uint8_t step)>;
 
 struct ForkedAnswer {
@@ -46,16 +45,16 @@ struct ForkedAnswer {
   int error = 0;
 };
 
-/// The copy writes nothing to the standard streams and leaves no core file: what it holds is the user's. A failed
-/// GP_CHECK in it is one here.
+/// The copy writes nothing to the standard streams and leaves no core file: it holds the user's data. A failed GP_CHECK
+/// in it also fails here.
 ForkedAnswer call_forked(const ForkLimits& limits, const std::function<std::string(const StepMarker&)>& function);
 
 /// One copy for many calls, for programs that make thousands: a fork costs more than most of the calls. A copy that
-/// does not answer is replaced by a new one at the next call, as is one that has answered kMaxCalls: what earlier calls
-/// have broken in it does not live on for long. Not for several threads.
+/// does not answer is replaced by a new one at the next call, as is one that has answered kMaxCalls: damage from
+/// earlier calls does not persist for long. Not thread-safe.
 class ForkedServer {
  public:
-  /// Gets the request's bytes.
+  /// Receives the request's bytes.
   using Function = std::string (*)(std::string_view request, const StepMarker& mark);
   static constexpr int kMaxCalls = 2000;
 
@@ -63,7 +62,7 @@ class ForkedServer {
   ForkedServer(const ForkedServer&) = delete;
   ForkedServer& operator=(const ForkedServer&) = delete;
   ~ForkedServer() { stop(); }
-  /// Endings and limits as those of call_forked.
+  /// Endings and limits as for call_forked.
   ForkedAnswer call(const ForkLimits& limits, std::string_view request);
 
  private:

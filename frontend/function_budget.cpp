@@ -36,7 +36,7 @@ class Budget {
   std::map<Key, Entry> functions_;
 };
 
-/// A longer chain of calls is no model; the bound keeps the recursion small.
+/// Real models have no longer chains of calls; the bound limits the recursion depth.
 constexpr int kMaxNesting = 200;
 
 Result<int64_t> Budget::count_function(Entry& entry, int nesting) {

@@ -1,6 +1,6 @@
 #pragma once
-// What the process that runs ONNX's library hands back: the model or the problems. It has read a hostile file with code
-// that may have been led astray, so nothing that it says is believed before it is checked.
+// What the process that runs ONNX's library returns: the model or the problems. It has read an untrusted file with code
+// that may have been exploited, so nothing that it returns is used before it is checked.
 
 #include <string>
 #include <string_view>
@@ -16,8 +16,8 @@ struct Handover {
 };
 
 std::string encode_handover(const Handover& handover);
-/// Nullopt where the bytes are not what encode_handover makes: a code that does not exist, text that is no plain
-/// ASCII, neither a model nor problems.
+/// Nullopt if the bytes are not valid output of encode_handover: an unknown code, text that is not plain ASCII, neither
+/// a model nor problems.
 std::optional<Handover> decode_handover(std::string_view bytes);
 
 }  // namespace graphpipe::frontend

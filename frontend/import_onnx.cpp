@@ -23,7 +23,7 @@ namespace {
 
 void append(Diagnostics& to, const Diagnostics& from) { to.insert(to.end(), from.begin(), from.end()); }
 
-/// Adds problems of tensors. What many have in common, such as a data file that is missing, is said once.
+/// Adds problems of tensors. A problem that many share, such as a missing data file, is reported once.
 void append_merged(Diagnostics& to, const Diagnostics& from) {
   struct Merged {
     size_t place = 0, further = 0;
@@ -64,7 +64,7 @@ void collect_outputs(const GraphBody& graph, Lowering& lowering) {
       GP_CHECK(!lowering.problems().empty());
       continue;
     }
-    // A sequence is as many outputs as it has tensors.
+    // A sequence gives one output per tensor.
     for (size_t i = 0; i < binding->sequence.size(); ++i)
       lowering.graph().outputs().push_back({.value = binding->sequence[i], .name = ModelText(text(info.name, ".", i))});
     if (!binding->sequence.empty()) continue;
@@ -74,7 +74,7 @@ void collect_outputs(const GraphBody& graph, Lowering& lowering) {
   }
 }
 
-/// ONNX's inference is a cross-check of ours: where both know a dimension they must agree.
+/// ONNX's inference is a cross-check of ours: if both know a dimension they must agree.
 bool agrees(const ValueInfo& theirs, const ir::Shape& ours, int64_t traced) {
   if (!theirs.has_shape) return true;
   if (theirs.dims.size() != ours.size()) return false;
@@ -116,7 +116,7 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
   }
 }
 
-/// Float tensors of the file that no output needs: parameters that the module never uses, or an output left out.
+/// Float tensors of the file that no output needs: parameters that the module never uses, or a missing output.
 void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& notes) {
   std::set<std::string_view> kept;
   for (ir::ParamId id : graph.param_ids()) {
@@ -146,13 +146,13 @@ Diagnostics errors_of(const Diagnostics& notes) {
   return errors;
 }
 
-/// The batch of the export where it says something: 1 meets every size.
+/// The batch of the export if it is informative: 1 broadcasts against every size.
 Samples checked_batch(const BatchChoice& batch) {
   constexpr int64_t kMaxTraced = 4096;
   return Samples(batch.traced > 1 && batch.traced <= kMaxTraced ? batch.traced : 3);
 }
 
-/// Shapes that do not fit may come from the sizes that the user gives, rather than from the model.
+/// Shapes that do not fit may be caused by the sizes that the user gives, rather than by the model.
 Diagnostics naming_bindings(Diagnostics problems, const std::vector<ir::SymbolBinding>& bindings) {
   std::string given;
   for (const ir::SymbolBinding& binding : bindings)
@@ -234,7 +234,7 @@ Result<Imported> import_onnx(const ImportRequest& request) {
 
 namespace {
 
-/// What is wrong with the file as a whole, by its name.
+/// Problems with the file as a whole, labelled with its name.
 Diagnostics of_file(const ImportRequest& request, std::string_view file, Diagnostics problems) {
   for (Diagnostic& problem : problems) {
     if (problem.origin.empty()) problem.origin = request.spec.path;

@@ -1,10 +1,10 @@
 #pragma once
-// ONNX model in, operator graph out.
+// From an ONNX model to an operator graph.
 //
-// import_onnx reads a model file that nobody vouches for: every size is checked before it is used, external data are
-// opened only inside the model's folder, and all problems are reported at once, each with the ONNX node's name, what
-// was found and what to do. Weights are never copied: the graph's parameters say in which file, where and how long
-// they are. The batch stays symbolic: a dimension of the graph is factor * B^power (ir/types.h).
+// import_onnx reads an untrusted model file: every size is checked before it is used, external data are opened only
+// inside the model's folder, and all problems are reported at once, each with the ONNX node's name, what was found and
+// what to do. Weights are never copied: the graph's parameters record in which file, where and how long they are. The
+// batch stays symbolic: a dimension of the graph is factor * B^power (ir/types.h).
 
 #include <cstdint>
 #include <string>
@@ -17,12 +17,12 @@
 
 namespace graphpipe::frontend {
 
-/// Guards against hostile files. A model beyond one of them is refused with kLimitExceeded.
+/// Guards against malicious files. A model that exceeds one of them is rejected with kLimitExceeded.
 struct Limits {
   int64_t file_bytes = int64_t{1} << 40;
   /// The file without its weights and comments, which is what is parsed into objects.
   int64_t structure_bytes = int64_t{256} << 20;
-  /// Sub-messages and strings, all of them.
+  /// Total number of sub-messages and strings.
   int64_t items = 8'000'000;
   int64_t nodes = 500'000;
   int64_t tensors = 500'000;
@@ -30,20 +30,20 @@ struct Limits {
   int depth = 64;
   /// Nodes after inlining local functions.
   int64_t expanded_nodes = 1'000'000;
-  /// Iterations of one loop, and nodes of the iterations of all: programs grow with them.
+  /// Iterations of one loop, and nodes of the iterations of all loops: the size of programs is proportional to them.
   int64_t iterations = 4096, unrolled_nodes = 100'000;
-  /// Numbers of all constants that operators are written out as, such as the weights of a Resize.
+  /// Total number of elements of constants that replace operators, such as the weights of a Resize.
   int64_t constant_elements = int64_t{1} << 27;
   /// Bytes of all weights together.
   int64_t weight_bytes = int64_t{1} << 44;
 };
 
-/// Where ONNX's library runs, which crashes on some models: in this process, as fuzzing may want it; in a process of
-/// its own; or in one for many models, where a program reads thousands and not from several threads.
+/// Where ONNX's library runs, which crashes on some models: in this process, as fuzzing may need; in a separate
+/// process; or in one process shared by many models, for single-threaded programs that read thousands.
 enum class Isolation : uint8_t { kNone, kProcess, kSharedProcess };
 
 struct ImportRequest {
-  /// Which file, and how it is read; the loss is not the frontend's.
+  /// Which file, and how it is read; the frontend ignores the loss.
   ir::ModelSpec spec;
   Limits limits;
   Isolation isolation = Isolation::kProcess;
@@ -77,13 +77,13 @@ struct Imported {
   int64_t traced_batch = 0;
 };
 
-/// Whether what the exporter has left out, and what changes a training, is an error: where one is asked for and
-/// --accept is not.
+/// Whether losses of the export, and differences that change a training, are errors: if a training is requested and
+/// --accept is not given.
 bool refuses_losses(const ir::ModelSpec& spec);
 
 /// Reads, checks and lowers the model. On failure: all problems found.
 Result<Imported> import_onnx(const ImportRequest& request);
-/// The same for the bytes of a file that lies, or might lie, at the path of the spec.
+/// The same for the bytes of a file that is, or could be, at the path of the spec.
 Result<Imported> import_onnx(const ImportRequest& request, std::string_view file);
 
 }  // namespace graphpipe::frontend

@@ -65,12 +65,12 @@ std::optional<Number> modulo(const Number& a, const Number& b, bool c_sign) {
 
 std::optional<bool> equal(const Number& a, const Number& b) {
   if (a.power == b.power) return a.floating ? a.real == b.real : a.whole == b.whole;
-  // None may be picked, or one; but no number of places is negative, which -1 for "the rest" is.
+  // None may be picked, or one; but the number of places is never negative, as -1 for "the rest" is.
   if (counts_places(a) || counts_places(b)) {
     const bool negative = (a.is_fixed() && a.factor() < 0) || (b.is_fixed() && b.factor() < 0);
     return negative ? std::optional(false) : std::nullopt;
   }
-  // factor * B^power equals a constant at one sample count at most: not for every one, so not.
+  // factor * B^power equals a constant for at most one sample count, so not for every one.
   return false;
 }
 
@@ -78,7 +78,7 @@ std::optional<bool> less(const Number& a, const Number& b) {
   if (a.power == b.power) return a.floating ? a.real < b.real : a.whole < b.whole;
   if (counts_places(a) || counts_places(b)) return std::nullopt;
   const auto at = [](const Number& n, double batch) { return n.factor() * std::pow(batch, n.power); };
-  // Both are monotone in B; where the answer at 2 is also the answer for huge batches it holds between them.
+  // Both are monotone in B; if the answer at 2 is also the answer for huge batches, it holds in between.
   const bool low = at(a, 2) < at(b, 2);
   const bool high = at(a, 1e9) < at(b, 1e9);
   if (low != high) return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<Number> stored(DType dtype, Number number) {
   const int bits = static_cast<int>(8 * wire::element_size(dtype));
   const int64_t high = int64_t{1} << (dtype == DType::kUInt8 ? bits : bits - 1),
                 low = dtype == DType::kUInt8 ? 0 : -high;
-  // A multiple of the batch stays: no batch is that large.
+  // A multiple of the batch stays as it is: no batch is that large.
   if (number.power == 0 && (number.whole < low || number.whole >= high)) return std::nullopt;
   return number;
 }

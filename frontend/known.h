@@ -1,9 +1,9 @@
 #pragma once
-// Values that are known while importing: shapes and what is computed from them, small constants.
+// Values that are known at import time: shapes and what is computed from them, small constants.
 //
-// A number may hold the batch: whole * B^power (integers and truth values) or real * B^power (floats). So Shape,
-// Gather, Concat, Mul, Equal, Where, ... on shapes are computed exactly, for every sample count at once. What has no
-// such form (B + 1) is not known.
+// A number may contain the batch: whole * B^power (integers and booleans) or real * B^power (floats). So Shape, Gather,
+// Concat, Mul, Equal, Where, ... on shapes are computed exactly, for every sample count at once. Anything without such
+// a form (B + 1) is not known.
 
 #include <cstdint>
 #include <optional>
@@ -30,7 +30,7 @@ struct Number {
   bool operator==(const Number&) const = default;
 };
 
-/// Exact results, or nullopt where there is none of the form factor * B^power (or an integer overflows).
+/// Exact results, or nullopt if the result does not have the form factor * B^power (or an integer overflows).
 /// Comparisons hold for every sample count from 2 on: exporters assume the same.
 std::optional<Number> add(const Number& a, const Number& b);
 std::optional<Number> subtract(const Number& a, const Number& b);
@@ -42,15 +42,15 @@ std::optional<Number> modulo(const Number& a, const Number& b, bool c_sign);
 std::optional<bool> equal(const Number& a, const Number& b);
 std::optional<bool> less(const Number& a, const Number& b);
 
-/// As the type holds it, so that folding gives what running would: rounded where it is floating. Nothing where the type
-/// is small and the integer is none of it, which running would wrap.
+/// As the type stores it, so that folding gives what running would: rounded if it is floating. Nullopt if the type is
+/// small and cannot represent the integer, which running would wrap.
 std::optional<Number> stored(ir::DType dtype, Number number);
 
 struct Known {
   ir::DType dtype = ir::DType::kInt64;
-  /// Dims hold the batch only where all elements are equal.
+  /// Dims contain the batch only if all elements are equal.
   ir::Shape shape;
-  /// One element that stands for all of them, so a large filled tensor costs nothing.
+  /// One element represents all of them, so a large filled tensor costs nothing.
   bool uniform = false;
   std::vector<Number> elements;
 
@@ -59,21 +59,21 @@ struct Known {
   static Known list(std::vector<Number> numbers);
 };
 
-/// Tensors beyond this many different elements stay nodes and parameters.
+/// Tensors with more different elements stay nodes and parameters.
 inline constexpr int64_t kMaxKnownElements = 4096;
 /// Shapes are lists of at most this many dims; ONNX graphs have at most 64.
 inline constexpr int64_t kMaxRank = 64;
 
-/// The number of elements where it is fixed and at most kMaxKnownElements.
+/// The number of elements if it is fixed and at most kMaxKnownElements.
 std::optional<size_t> known_count(const ir::Shape& shape);
-/// From dense little-endian bytes; nullopt where the type or size is beyond this.
+/// From dense little-endian bytes; nullopt if the type or size is not supported.
 std::optional<Known> decode_known(ir::DType dtype, const ir::Shape& shape, const std::string& bytes);
 /// To dense little-endian bytes. Needs: all powers 0 and fixed dims, at most kMaxKnownElements elements.
 std::string encode_known(const Known& known);
-/// The elements as integers, or as dims; nullopt where one is of another kind.
+/// The elements as integers, or as dims; nullopt if one is of another kind.
 std::optional<std::vector<int64_t>> whole_numbers(const Known& known);
 std::optional<ir::Shape> as_dims(const Known& known);
-/// Numpy broadcasting, dim by dim; a dim that holds the batch meets itself or 1.
+/// Numpy broadcasting, dim by dim; a dim that contains the batch only broadcasts with itself or 1.
 std::optional<ir::Shape> broadcast(const ir::Shape& a, const ir::Shape& b);
 
 }  // namespace graphpipe::frontend

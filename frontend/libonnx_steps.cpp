@@ -33,8 +33,8 @@ Diagnostic bad_model(const std::string& origin, std::string message, std::string
   return {.code = Code::kBadModel, .origin = ModelText(origin), .message = std::move(message), .hint = std::move(hint)};
 }
 
-/// What the library throws in `step`, made safe to print: it quotes names from the file. Lack of memory is thrown on,
-/// because it says nothing about the model.
+/// Reports what the library throws in `step`, made safe to print: it quotes names from the file. Out of memory is
+/// rethrown, because it says nothing about the model.
 template <typename Step>
 std::optional<std::string> exception_of(Step step) {
   try {
@@ -55,8 +55,8 @@ bool has_stripped_tensor_or_body(const pb::NodeProto& node) {
   return false;
 }
 
-/// What check_nodes does not look at, such as the fields of attributes. Nodes with bodies or stripped tensors are left
-/// out: the checker would look for the stripped data on disk.
+/// Checks what check_nodes does not, such as the fields of attributes. Nodes with bodies or stripped tensors are
+/// skipped: the checker would look for the stripped data on disk.
 Status check_with_library(const pb::ModelProto& model) {
   pb::checker::CheckerContext context;
   context.set_ir_version(static_cast<int>(model.ir_version()));
@@ -70,8 +70,8 @@ Status check_with_library(const pb::ModelProto& model) {
     if ((!node.domain().empty() && node.domain() != "ai.onnx") || has_stripped_tensor_or_body(node)) continue;
     const auto* schema =
         pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(main_opset(model)), pb::ONNX_DOMAIN);
-    if (schema == nullptr) continue;     // lowering refuses unknown ops by name
-    if (schema->deprecated()) continue;  // check_nodes has refused those that the converter does not know
+    if (schema == nullptr) continue;     // lowering rejects unknown ops by name
+    if (schema->deprecated()) continue;  // check_nodes has rejected those that the converter does not know
     if (const auto thrown = exception_of([&] { pb::checker::check_node(node, context, scope); }))
       problems.push_back(bad_model(node.name().empty() ? node.op_type() : node.name(),
                                    text("breaks the rules of its operator: ", *thrown),
@@ -82,8 +82,8 @@ Status check_with_library(const pb::ModelProto& model) {
   return Ok{};
 }
 
-/// Adds the attributes that the call leaves to their defaults: a body refers to those of its call, and the inliner
-/// drops what refers to one that is not there.
+/// Adds the attributes for which the call uses defaults: a body refers to those of its call, and the inliner drops
+/// references to missing ones.
 void spell_out(pb::NodeProto& call, const std::vector<pb::AttributeProto>& defaults) {
   std::set<std::string> given;
   for (const pb::AttributeProto& attribute : call.attribute()) given.insert(attribute.name());
@@ -104,8 +104,8 @@ void spell_out_calls(Nodes& nodes, const FunctionDefaults& defaults) {
   }
 }
 
-/// A function whose body hands an attribute without a default on to a call leaves it, where it is not given, to that
-/// function's default: so that is its own.
+/// A function whose body passes an attribute without a default on to a call leaves it, if it is not given, to that
+/// function's default: so that becomes its own default.
 void hand_on_defaults(const pb::ModelProto& model, FunctionDefaults& defaults) {
   const auto default_of = [&](const pb::NodeProto& call, const std::string& name) -> const pb::AttributeProto* {
     const auto called = defaults.find({call.domain(), call.op_type(), call.overload()});
@@ -159,8 +159,8 @@ void forget_negative_sizes(google::protobuf::RepeatedPtrField<pb::ValueInfoProto
   }
 }
 
-/// The library computes with the sizes that a file declares, and reads past the end of a shape where one is negative.
-/// Such a size is no more than an unknown one.
+/// The library computes with the sizes that a file declares, and reads past the end of a shape if one is negative. A
+/// negative size is treated as unknown.
 void forget_negative_sizes(pb::GraphProto& graph) {
   forget_negative_sizes(*graph.mutable_input());
   forget_negative_sizes(*graph.mutable_output());
@@ -173,8 +173,8 @@ void forget_negative_sizes(pb::GraphProto& graph) {
 /// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
 void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
-  // The library has no inference for GroupNormalization: nothing behind one would have a type, and an Attention there
-  // could not be expanded. InstanceNormalization, too, gives its first input's type to its output.
+  // The library has no inference for GroupNormalization: nothing after one would have a type, and an Attention there
+  // could not be expanded. InstanceNormalization has the same rule: the output has the type of the first input.
   std::vector<pb::NodeProto*> groups;
   for_each_node(*model.mutable_graph(), [&](pb::NodeProto& node) {
     if (node.op_type() == "GroupNormalization" && node.domain().empty()) groups.push_back(&node);
@@ -189,7 +189,7 @@ void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
   for (pb::NodeProto* node : groups) node->set_op_type("GroupNormalization");
 }
 
-/// The operators of the standard domain that no schema of this opset knows, each once, in the order of their nodes.
+/// The operators of the standard domain that are unknown in this opset, each once, in the order of their nodes.
 void find_unknown(const pb::GraphProto& graph, int opset, std::set<std::string>& seen, Diagnostics& problems) {
   for (const pb::NodeProto& node : graph.node()) {
     for (const pb::AttributeProto& attribute : node.attribute())
@@ -214,7 +214,7 @@ Status convert_opset(pb::ModelProto& model) {
   find_unknown(model.graph(), static_cast<int>(opset), seen, unknown);
   if (!unknown.empty()) return unknown;
   prepare_conversion(model, opset);
-  // A converter copies every schema of the library as it is made, which takes longer than most conversions.
+  // The constructor of a converter copies every schema of the library, which takes longer than most conversions.
   static const pb::version_conversion::DefaultVersionConverter kConverter;
   if (const auto thrown = exception_of(
           [&] { model = kConverter.convert_version(model, pb::OpSetID(opset), pb::OpSetID(ops::kInternalOpset)); }))
@@ -227,7 +227,7 @@ Status convert_opset(pb::ModelProto& model) {
   return Ok{};
 }
 
-/// No function body of a schema has more nodes.
+/// No function body of a schema has more nodes than this.
 constexpr int64_t kLargestBody = 64;
 
 /// Function bodies depend on the types of their operands, and the inliner does not look at initializers.
@@ -247,7 +247,7 @@ void declare_initializers(pb::GraphProto& graph) {
   }
 }
 
-/// The inliner asks for the type of every operand, also of one that a call leaves out by an empty name.
+/// The inliner asks for the type of every operand, even one that a call omits with an empty name.
 void declare_absent_operands(pb::GraphProto& graph) {
   pb::ValueInfoProto& info = *graph.add_value_info();
   info.set_name("");
@@ -270,7 +270,7 @@ void spell_out_defaults(pb::NodeProto& node, const pb::OpSchema& schema) {
   spell_out(node, defaults);
 }
 
-/// The schema of a node without a row that has a function body; null for all others.
+/// The schema of a node that has no entry but a function body; null for all others.
 const pb::OpSchema* schema_with_body(const pb::ModelProto& model, const pb::NodeProto& node) {
   const bool is_main = node.domain().empty() || node.domain() == "ai.onnx";
   if (!is_main && node.domain() != "ai.onnx.preview") return nullptr;
@@ -286,8 +286,8 @@ const pb::OpSchema* schema_with_body(const pb::ModelProto& model, const pb::Node
   return has_body ? schema : nullptr;
 }
 
-/// Replaces operators that have no row but a function body in their schema by that body. Where that fails the operator
-/// stays, and lowering refuses it by name.
+/// Replaces operators that have no entry but a function body in their schema by that body. If that fails the operator
+/// stays, and lowering rejects it by name.
 void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
   std::set<std::pair<std::string, std::string>> names;
   int64_t nodes = 0;
@@ -347,7 +347,7 @@ Status run_libonnx_steps(pb::ModelProto& model, const Limits& limits, const std:
   GP_TRY_VOID(check_with_library(model));
   at(LibonnxStep::kInline);
   GP_TRY_VOID(inline_functions(model, limits));
-  // A call with fewer operands than its function has leaves nodes of the body without theirs.
+  // A call with fewer operands than its function leaves nodes of the body without theirs.
   GP_TRY_VOID(check_nodes(model));
   at(LibonnxStep::kInfer);
   forget_negative_sizes(*model.mutable_graph());

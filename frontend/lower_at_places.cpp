@@ -1,4 +1,4 @@
-// What reads and writes at the places that a mask picks: look-ups and scatters.
+// Look-ups and scatters at the places that a mask picks.
 
 #include <algorithm>
 #include <numeric>
@@ -12,13 +12,13 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// The axes of a tensor that coordinates number, each as the axes of the box that it joins.
+/// The axes of a tensor that are indexed by coordinates, each expressed in axes of the box.
 struct Numbering {
-  /// The tensor's shape with such an axis for each.
+  /// The tensor's shape with each of these axes split accordingly.
   Shape split;
-  /// Of the box, in the tensor's order; distinct.
+  /// Axes of the box, in the tensor's order; distinct.
   std::vector<size_t> axes;
-  /// Of the box, those that no coordinate names; ascending.
+  /// Axes of the box that no coordinate uses; ascending.
   std::vector<int64_t> missing;
 };
 
@@ -50,7 +50,7 @@ Result<ValueId> reshaped(NodeContext& context, ValueId value, Shape shape) {
   return made[0];
 }
 
-/// Axes first, first + 1, ... in the order that `order` names them; the others stay.
+/// Permutes axes first, first + 1, ... into the order given by `order`; the others stay.
 Result<ValueId> ordered(NodeContext& context, ValueId value, size_t first, const std::vector<size_t>& order) {
   if (std::ranges::is_sorted(order)) return value;
   std::vector<int64_t> perm(context.lowering().graph().value(value).type.shape.size());
@@ -60,7 +60,7 @@ Result<ValueId> ordered(NodeContext& context, ValueId value, size_t first, const
   return made[0];
 }
 
-/// How often each index would come behind the smaller ones: [4, 9, 2] -> [1, 2, 0].
+/// The rank of each index among all of them: [4, 9, 2] -> [1, 2, 0].
 std::vector<size_t> ranks_of(const std::vector<size_t>& axes) {
   std::vector<size_t> ranks;
   for (const size_t axis : axes)
@@ -93,8 +93,8 @@ Result<ValueId> at_places(NodeContext& context, size_t first, const Selected& se
   return keep_picked(context, selection, value, behind, is_float ? 1 : 0);
 }
 
-/// The rows of `source`, [rows of a sample * B, ...], one behind the other at the places of each sample, `data`
-/// elsewhere: masked_scatter. A sample that has another number of places than rows ends the run: across the samples of
+/// The rows of `source`, [rows of a sample * B, ...], in order at the places of each sample, `data` elsewhere:
+/// masked_scatter. A sample whose number of places differs from its number of rows ends the run: across the samples of
 /// a batch such rows would belong to other samples than within a micro-batch.
 Status fill_places(NodeContext& context, const Selection& selection, ValueId data, ValueId source) {
   const ir::Graph& graph = context.lowering().graph();
@@ -130,7 +130,7 @@ std::optional<Joining> joining_of(std::string_view reduction) {
   return std::nullopt;
 }
 
-/// Whether the mask of `spread` is that of `narrow`, repeated along further axes behind its own.
+/// Whether the mask of `spread` is that of `narrow`, repeated along further trailing axes.
 bool repeats_mask(const ir::Graph& graph, const Selection& spread, const Selection& narrow) {
   ValueId value = spread.mask;
   while (!same_value(graph, value, narrow.mask)) {
@@ -161,7 +161,7 @@ Result<ValueId> updates_at_places(NodeContext& context, const Selected& selected
   return context.filled(known->elements[0].factor(), {known->dtype, std::move(shape)});
 }
 
-/// Places that differ along axes that no coordinate names are written to one element: their updates are joined. Where
+/// Places that differ along axes without a coordinate are written to the same element: their updates are combined. If
 /// ONNX leaves the order open (reduction none), at most one is picked, or the sum is what PyTorch's index_add means.
 Status write_at_places(NodeContext& context, const std::vector<Coordinate>& coordinates, const Selected& selected) {
   const Selection selection = context.lowering().selections()[selected.selection];

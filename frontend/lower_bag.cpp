@@ -1,6 +1,6 @@
-// nn.EmbeddingBag. Both exporters of torch write it as a Loop over bags: iteration i takes rows offsets[i] to
-// offsets[i + 1] of the flattened indices (or of the rows looked up for them) and reduces them. Where all bags have one
-// length, the offsets being 0, L, 2 L, ..., the loop is one reduction over an axis of length L, for all bags at once.
+// nn.EmbeddingBag. Both exporters of torch write it as a Loop over bags: iteration i takes rows offsets[i] to offsets[i
+// + 1] of the flattened indices (or of the rows looked up for them) and reduces them. If all bags have the same length,
+// the offsets being 0, L, 2 L, ..., the loop is one reduction over an axis of length L, for all bags at once.
 
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ struct Affine {
   static constexpr int64_t kMaxNumber = int64_t{1} << 48;
 };
 
-/// What a name of the body stands for.
+/// The meaning of a name in the body.
 struct LoopValue {
   enum class Kind : uint8_t {
     kNumber,  // an integer
@@ -71,7 +71,7 @@ class BagLoop {
   Status append(const OnnxNode& node);
 
   bool is_local(const std::string& name) const { return locals_.count(name) > 0; }
-  /// What is bound outside the loop; null for names of the body and for what failed.
+  /// The binding from outside the loop; null for names of the body and if an error was reported.
   Binding* outer(const std::string& name);
   const LoopValue* local(const std::string& name, Kind kind) const;
   std::optional<Affine> number(const std::string& name);
@@ -83,7 +83,7 @@ class BagLoop {
   NodeContext& context_;
   Lowering& lowering_;
   std::map<std::string, LoopValue> locals_;
-  /// The offsets that the body reads, and the number of iterations.
+  /// The length of the bags, from the offsets that the body reads.
   int64_t length_ = 0;
   Dim count_;
 };
@@ -189,7 +189,7 @@ Status BagLoop::set_rows(const OnnxNode& node, std::string_view op, std::vector<
   return Ok{};
 }
 
-/// A node that reads nothing of the loop is lowered once, before it.
+/// A node that is loop-invariant is lowered once, before the loop.
 Status BagLoop::invariant(const OnnxNode& node) {
   const size_t before = lowering_.problems().size();
   lowering_.run({node});
@@ -203,7 +203,7 @@ Status BagLoop::branch(const OnnxNode& node) {
   const LoopValue* truth = local(node.inputs[0], Kind::kTruth);
   const Binding* known = outer(node.inputs[0]);
   bool taken = false;
-  // torch treats the last bag apart because it may end elsewhere; here it ends where the others do.
+  // torch handles the last bag separately because it may end elsewhere; here it ends where the others do.
   if (last != nullptr && lowering_.from_torch()) taken = false;
   else if (truth != nullptr) taken = truth->truth;
   else if (known != nullptr && known->known && known->known->uniform) taken = known->known->elements[0].whole != 0;
@@ -236,7 +236,7 @@ Status BagLoop::compare(const OnnxNode& node) {
   return Ok{};
 }
 
-/// Gather: an offset by its number, or rows of a table.
+/// Gather: an offset by its index, or rows of a table.
 Status BagLoop::take(const OnnxNode& node) {
   const Attribute* axis = node.find("axis");
   if (axis != nullptr && axis->i != 0) return refuse();
@@ -293,10 +293,10 @@ Status BagLoop::reduce(const OnnxNode& node) {
                   {{"axes", std::vector<int64_t>{1}}, {"keepdims", keeps == nullptr ? int64_t{1} : keeps->i}});
 }
 
-/// Ops that leave a number what it is; rows keep their iterations in front.
+/// Ops that do not change a number; rows keep their leading iteration axis.
 Status BagLoop::pass_on(const OnnxNode& node) {
   const auto found = locals_.find(node.inputs[0]);
-  if (found == locals_.end()) {  // something fixed, cast to the type of a local
+  if (found == locals_.end()) {  // a constant, cast to the type of a local
     if (node.op != "CastLike" || outer(node.inputs[0]) == nullptr) return refuse();
     lowering_.bind_alias(node.outputs[0], node.inputs[0]);
     return Ok{};

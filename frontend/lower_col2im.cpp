@@ -1,4 +1,4 @@
-// Col2Im: the sum of overlapping blocks, axis by axis the adjoint of cutting an axis into frames.
+// Col2Im: the sum of overlapping blocks; axis by axis the adjoint of extracting frames from an axis.
 
 #include <algorithm>
 
@@ -86,7 +86,7 @@ Result<ValueId> BlockSum::blocks_beside_positions() {
   return context_.emit_one("Transpose", {value}, {{"perm", std::move(order)}});
 }
 
-/// The positions and cells of an axis become its padded image. The axes before are still apart.
+/// Turns the positions and cells of an axis into its padded image. The earlier axes are still separate.
 Result<ValueId> BlockSum::join(ValueId value, size_t axis) {
   const BlockAxis& form = axes_[axis];
   const auto place = static_cast<int64_t>(2 + 2 * axis);

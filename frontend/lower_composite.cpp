@@ -1,4 +1,4 @@
-// Operators that are a few others.
+// Operators that are compositions of a few others.
 
 #include "frontend/node_context.h"
 
@@ -56,7 +56,7 @@ Status lower_lp_pool(NodeContext& context) {
   GP_TRY(const auto powers, context.emit("Pow", {size[0], exponent}, {}));
   GP_TRY(const ir::ValueId means, average_over_windows(context, powers[0], std::move(window)));
   GP_TRY(const auto sums, context.emit("Mul", {means, count}, {}));
-  // The root of zero has an infinite slope, which times the zero slopes within its window would be no number.
+  // The root has an infinite derivative at zero, which times the zero derivatives within its window would be NaN.
   GP_TRY(const ir::ValueId zero, context.scalar(0, context.type(0).dtype));
   GP_TRY(const ir::ValueId one, context.scalar(1, context.type(0).dtype));
   GP_TRY(const auto is_zero, context.emit("Equal", {sums[0], zero}, {}));

@@ -1,4 +1,4 @@
-// Ops that are known while importing, and what is left of them where they are not.
+// Ops that are known at import time, and the remaining cases.
 
 #include <algorithm>
 
@@ -9,8 +9,8 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// A tensor with elements: known where small; where it is a float tensor of several elements it may be a weight, so
-/// nodes that read it are kept.
+/// A tensor with elements: known if small; a float tensor of several elements may be a weight, so nodes that read it
+/// are kept.
 Binding binding_of_bytes(ir::DType dtype, ir::Shape shape, std::string bytes) {
   Binding binding;
   binding.type = {dtype, shape};
@@ -62,7 +62,7 @@ Status lower_constant(NodeContext& context) {
   return context.problem(Code::kBadModel, "holds no value", "export the model again");
 }
 
-/// What evaluation leaves: values of types that it does not fold, and shapes that it does not know.
+/// The cases that evaluation leaves: values of types that it does not fold, and shapes that it does not know.
 Status lower_constant_of_shape(NodeContext& context) {
   GP_TRY(ir::Shape shape, context.dims(0, "shape"));
   if (!ir::element_count(shape) || std::ranges::any_of(shape, [](ir::Dim dim) { return dim.factor < 0; }))
@@ -97,7 +97,7 @@ Status lower_range(NodeContext& context) {
                            "count with integers from a constant");
   const std::optional<Number> span = subtract(limit->element(0), first);
   std::optional<Number> count = span ? divide(*span, by) : std::nullopt;
-  // A part of a step makes a number more.
+  // A partial step adds one more number.
   if (count && span->is_fixed() && span->whole % by.whole != 0 && (span->whole < 0) == (by.whole < 0)) ++count->whole;
   if (count && span->is_fixed()) count->whole = std::max<int64_t>(count->whole, 0);
   if (!count || count->whole < 0)
@@ -110,7 +110,7 @@ Status lower_range(NodeContext& context) {
   return context.emit_outputs("Iota", {}, std::move(attributes));
 }
 
-/// Ones on one diagonal: what is left of a matrix of ones above and below.
+/// Ones on one diagonal: a matrix of ones with the triangles above and below removed.
 Status lower_eye_like(NodeContext& context) {
   const ir::Shape shape = context.type(0).shape;
   if (shape.size() != 2) return context.problem(Code::kBadModel, "needs an input of rank 2", "export the model again");
@@ -129,7 +129,7 @@ Status lower_shape(NodeContext& context) {
                          "export without sequences");
 }
 
-/// torch's detach, which the exporter writes as Identity with a word of it.
+/// torch's detach, which the exporter writes as an Identity with metadata.
 Status lower_detach(NodeContext& context) {
   context.note(Severity::kNote, Code::kLostByExport,
                "the module detaches this value, which the operators of the file leave out: no gradient goes through "
@@ -145,7 +145,7 @@ Status lower_identity(NodeContext& context) {
   return Ok{};
 }
 
-/// Optional and OptionalGetElement of a tensor, which is one.
+/// Optional and OptionalGetElement of a tensor: the tensor itself.
 Status lower_optional(NodeContext& context) {
   if (context.has_input(0)) {
     context.bind_alias();
@@ -157,7 +157,7 @@ Status lower_optional(NodeContext& context) {
   return Ok{};
 }
 
-/// The file says whether there is one.
+/// The file determines whether there is an element.
 Status lower_optional_has_element(NodeContext& context) {
   const bool is_there = context.has_input(0) && !context.input(0).is_absent;
   Binding binding;

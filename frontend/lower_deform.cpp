@@ -1,6 +1,6 @@
-// DeformConv: a convolution that reads x beside the places of its kernel, by shifts that are an input. GridSample
-// reads, and a convolution with a kernel of one element weighs what was read. Positions are those of
-// https://onnx.ai/onnx/operators/onnx__DeformConv.html; what lies outside of x is zero, as there.
+// DeformConv: a convolution that reads x at offsets, given by an input, from the places of its kernel. GridSample
+// reads, and a convolution with a 1x1 kernel weights what was read. Positions are those of
+// https://onnx.ai/onnx/operators/onnx__DeformConv.html; reads outside x give zero, as there.
 
 #include "frontend/node_context.h"
 #include "ops/spatial.h"
@@ -33,7 +33,7 @@ class DeformedConvolution {
   Ints sizes_, places_;
   int64_t groups_ = 1, elements_ = 1;
   Dim channels_;
-  /// Samples times groups of shifts.
+  /// Samples times offset groups.
   Dim readers_;
 };
 
@@ -82,8 +82,8 @@ Shape DeformedConvolution::with_places(Shape shape) const {
   return shape;
 }
 
-/// Where each element of the kernel reads on one axis, from the shifts [readers, elements, 1, places..]: in units where
-/// the axis reaches from -1 to 1.
+/// Where each element of the kernel reads on one axis, from the offsets [readers, elements, 1, places..]: in units in
+/// which the axis extends from -1 to 1.
 Result<ValueId> DeformedConvolution::positions(ValueId shifts, size_t axis) {
   const auto size = static_cast<double>(sizes_[axis]);
   const auto unit = [size](int64_t cells) { return 2 * static_cast<double>(cells) / size; };

@@ -1,7 +1,7 @@
-// Einsum of any equation. The row of the dictionary takes one product of two operands in which every label is needed;
-// what goes beyond it happens before: repeated labels become diagonals, labels of one operand alone are summed, axes of
-// size 1 that meet a larger one are dropped, and three and more operands become products of pairs, in the order that
-// needs the fewest multiplications.
+// Einsum with any equation. The dictionary's entry takes one product of two operands in which every label is needed;
+// everything else is rewritten first: repeated labels become diagonals, labels of only one operand are summed, axes of
+// size 1 that broadcast are dropped, and three or more operands become products of pairs, in the order that needs the
+// fewest multiplications.
 
 #include <algorithm>
 #include <limits>
@@ -17,18 +17,18 @@ using ir::ValueId;
 
 /// Orders are searched over all subsets of the operands.
 constexpr size_t kMaxOperands = 10;
-/// What a batch counts when orders are compared: any size that is neither one nor huge.
+/// The size assumed for a batch when orders are compared: any size that is neither one nor huge.
 constexpr int64_t kNominalBatch = 32;
 
 constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Labels are letters, one per axis. Before the ranks are known, '.' stands for an ellipsis.
+/// Labels are letters, one per axis. Until the ranks are known, '.' stands for an ellipsis.
 struct EinsumText {
   std::vector<std::string> operands;
   std::optional<std::string> result;
 };
 
-/// nullopt where the text is no equation.
+/// nullopt if the text is not an equation.
 std::optional<EinsumText> parse_einsum(std::string_view equation) {
   EinsumText parsed;
   parsed.operands.emplace_back();
@@ -53,7 +53,7 @@ std::optional<EinsumText> parse_einsum(std::string_view equation) {
   return parsed;
 }
 
-/// The result that a text without "->" has: the ellipsis, then the letters that occur once, in order of the alphabet.
+/// The result of a text without "->": the ellipsis, then the letters that occur once, in alphabetical order.
 std::string implicit_einsum_result(const std::vector<std::string>& operands) {
   std::map<char, int> counts;
   for (const std::string& operand : operands)
@@ -95,7 +95,7 @@ class Contraction {
   Status bring_to_letters(Term& term, size_t operand);
   Status take_diagonal(Term& term, size_t first, size_t second);
   Status sum_alone(Term& term, size_t operand);
-  /// With its axes in this order.
+  /// Transposed to this order of axes.
   Result<ValueId> turned(ValueId value, std::vector<int64_t> order) {
     if (std::is_sorted(order.begin(), order.end())) return value;
     return context_.emit_one("Transpose", {value}, {{"perm", std::move(order)}});
@@ -112,7 +112,7 @@ class Contraction {
   EinsumText equation_;
   std::string result_;
   std::map<char, Dim> sizes_;
-  /// The part that each set is divided into, and the multiplications that it takes.
+  /// How each set is split into two, and the number of multiplications.
   std::vector<Set> parts_;
   std::vector<double> costs_;
 };
@@ -137,7 +137,7 @@ Status Contraction::read_equation() {
     if (rank < named || (dots == std::string::npos && rank != named) || rank - named > letters.size())
       return bad_equation(text("its equation does not fit operand ", i, " of rank ", rank));
     if (dots == std::string::npos) continue;
-    // Ellipses meet at their last axes.
+    // Ellipses are aligned at their last axes.
     std::string axes = letters.substr(0, rank - named);
     widest = std::max(widest, axes.size());
     std::reverse(axes.begin(), axes.end());
@@ -172,7 +172,7 @@ Status Contraction::read_sizes() {
   return Ok{};
 }
 
-/// The elements at which both axes have one index, on the last axis.
+/// The elements at which both axes have the same index, on the last axis.
 Status Contraction::take_diagonal(Term& term, size_t first, size_t second) {
   ir::Shape shape = shape_of(term);
   const Dim size = shape[first];
@@ -273,7 +273,7 @@ void Contraction::find_order() {
     costs_[set] = std::numeric_limits<double>::infinity();
     const Set first = set & (~set + 1);
     for (Set part = (set - 1) & set; part != 0; part = (part - 1) & set) {
-      // Each division once, with the first operand at the left.
+      // Consider each split once, with the first operand on the left.
       if ((part & first) == 0) continue;
       const Set rest = set ^ part;
       const double cost = costs_[part] + costs_[rest] + size_of(part, rest);

@@ -1,4 +1,4 @@
-// DFT and STFT: lengths, axes and frames that are constants in the file become attributes.
+// DFT and STFT: constant lengths, axes and frames become attributes.
 
 #include "frontend/node_context.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using ir::ValueId;
 
-/// A scalar operand; `fallback` where it is absent.
+/// A scalar operand; `fallback` if it is absent.
 Result<int64_t> scalar_operand(NodeContext& context, size_t input, std::string_view what, int64_t fallback) {
   if (!context.has_input(input)) return fallback;
   GP_TRY(const std::vector<int64_t> given, context.integers(input, what));
@@ -16,7 +16,7 @@ Result<int64_t> scalar_operand(NodeContext& context, size_t input, std::string_v
 }
 
 Status lower_dft(NodeContext& context) {
-  // Opset 17 gives the axis as an attribute, 1 where it is absent.
+  // Opset 17 gives the axis as an attribute, 1 if it is absent.
   GP_TRY(int64_t axis, scalar_operand(context, 2, "axis", context.int_attribute("axis", -2)));
   GP_TRY(axis, context.axis(axis, context.rank(0)));
   const bool inverse = context.int_attribute("inverse", 0) != 0, onesided = context.int_attribute("onesided", 0) != 0;
@@ -32,7 +32,7 @@ Status lower_dft(NodeContext& context) {
       {{"axis", axis}, {"dft_length", length}, {"inverse", int64_t{inverse}}, {"onesided", int64_t{onesided}}});
 }
 
-/// The frames of the signal [B, T, 1 or 2], each multiplied by the window, transformed along themselves.
+/// The frames of the signal [B, T, 1 or 2], each multiplied by the window and transformed along its own axis.
 Status lower_stft(NodeContext& context) {
   const ir::Shape shape = context.type(0).shape;
   if (shape.size() != 2 && shape.size() != 3)

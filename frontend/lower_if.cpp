@@ -1,5 +1,5 @@
-// If. The branch that the file decides for is lowered in its place. Where data decide, both are, and a Where takes one
-// of each pair of results: every value is that of the branch taken.
+// If. A branch that is decided by the file is lowered in place. If data decide, both are lowered, and a Where selects
+// one of each pair of results.
 
 #include "frontend/chosen.h"
 
@@ -29,7 +29,7 @@ Status bind_constants(NodeContext& context, const GraphBody& body) {
   return Ok{};
 }
 
-/// The results of a branch; nothing where one of its nodes failed, which has been reported.
+/// The results of a branch; nothing if one of its nodes failed, which has been reported.
 Result<std::optional<std::vector<ValueId>>> values_of(NodeContext& context, const GraphBody& body) {
   Lowering& lowering = context.lowering();
   std::vector<ValueId> values;
@@ -42,7 +42,7 @@ Result<std::optional<std::vector<ValueId>>> values_of(NodeContext& context, cons
   return std::optional(std::move(values));
 }
 
-/// Of the branch that is taken and the other; nothing where a node of one failed.
+/// Of the taken branch and the other; nothing if a node of one failed.
 Result<std::vector<std::vector<ValueId>>> values_of_both(NodeContext& context, ValueId condition) {
   std::vector<std::vector<ValueId>> results;
   for (const bool taken : {true, false}) {
@@ -57,7 +57,7 @@ Result<std::vector<std::vector<ValueId>>> values_of_both(NodeContext& context, V
     if (!values) return std::vector<std::vector<ValueId>>();
     GP_TRY_VOID(expect_no_effect(context, first));
     results.push_back(std::move(*values));
-    // The other branch may use its names again.
+    // The other branch may reuse its names.
     context.lowering().forget(body->nodes);
   }
   return results;
@@ -76,10 +76,10 @@ Status choose_by_data(NodeContext& context) {
 
 Status lower_if(NodeContext& context) {
   const Known* condition = context.known(0);
-  // What is compared from a weight is known of the file alone: training changes it.
+  // A comparison of a weight is decided by the file alone only while it is not trained.
   if (condition == nullptr || condition->elements.empty() || context.input(0).leaf) return choose_by_data(context);
   GP_TRY(const GraphBody* body, branch_of(context, condition->element(0).whole != 0));
-  // Another body may have used the names, of which nothing holds here.
+  // Another body may have used the same names; nothing that was known of them holds here.
   context.lowering().forget(body->nodes);
   GP_TRY_VOID(bind_constants(context, *body));
   context.lowering().run(body->nodes);

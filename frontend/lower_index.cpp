@@ -29,7 +29,7 @@ int64_t elements_of(const Cut& cut) {
   return span <= 0 ? 0 : (span - 1) / step + 1;
 }
 
-/// Whether [start, end) is all of an axis that holds the batch, whatever its size.
+/// Whether [start, end) is the whole of an axis that contains the batch, whatever its size.
 bool takes_all(const Number& start, const Number& end, int64_t step, Dim dim) {
   const bool open = end.is_fixed() && end.whole >= INT32_MAX;
   return step == 1 && start == Number::of_whole(0) && (open || end == Number::of_dim(dim));
@@ -40,7 +40,7 @@ Result<Cut> cut_of(NodeContext& context, const Number& start, const Number& end,
   if (!start.is_fixed() || !dim.is_fixed())
     return context.problem(Code::kMixesSamples, "cuts a part out of an axis that holds the batch",
                            "slice another axis, or export with a named batch axis");
-  // An end that grows with the batch lies behind every fixed axis only if the axis is small; refuse to guess.
+  // An end that grows with the batch lies beyond every fixed axis only if the axis is small; do not guess.
   if (!end.is_fixed())
     return context.problem(Code::kUnresolvedShape, "its end depends on the batch size", "slice to a fixed end");
   return Cut{clamped(start.whole, dim.factor, step), clamped(end.whole, dim.factor, step), step};
@@ -62,8 +62,8 @@ Status slice_offsets(NodeContext& context) {
   return Ok{};
 }
 
-/// Exporters cut the first row off a tensor to ask for its shape, also where the rows are the samples. Whether nothing
-/// reads an element of the node's output, and the part is there with one sample too.
+/// Exporters slice off the first row of a tensor just to get its shape, even if the rows are samples. Returns whether
+/// nothing reads an element of the node's output, and the slice exists with one sample too.
 bool only_shapes_rows(NodeContext& context, const Number& start, const Number& end, int64_t step, Dim dim) {
   return !dim.is_fixed() && start.is_fixed() && end.is_fixed() && step == 1 && 0 <= start.whole &&
          start.whole < end.whole && end.whole <= dim.factor &&
@@ -100,7 +100,7 @@ Status cut_axes(NodeContext& context) {
     GP_TRY(const Cut cut, cut_of(context, starts->element(i), ends->element(i), steps[i], dim));
     if (cut.start == 0 && cut.end == dim.factor && cut.step == 1) continue;
     cut_starts.push_back(cut.start);
-    // An end before the first element, which -1 would not be.
+    // An end before the first element, which -1 would not express.
     cut_ends.push_back(cut.end < 0 ? -dim.factor - 1 : cut.end);
     cut_axes.push_back(axis);
     cut_steps.push_back(cut.step);
@@ -131,7 +131,7 @@ Status lower_slice(NodeContext& context) {
   return takes_first_rows(context) ? take_first_rows(context) : cut_axes(context);
 }
 
-/// Of nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 where there is none.
+/// For nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 if there is none.
 Result<int64_t> padding_row(NodeContext& context) {
   const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
   int64_t row = -1;
@@ -170,7 +170,7 @@ Status lower_gather(NodeContext& context) {
   return context.emit_outputs("Gather", std::move(inputs), std::move(attributes));
 }
 
-/// The call whose reduction, which ONNX has no word for, the exporter has written as none.
+/// The call whose reduction, which ONNX cannot express, the exporter has written as none.
 std::optional<ExportedCall> exported_mean(NodeContext& context) {
   std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
   const bool is_mean = call && call->target == "aten.scatter_reduce.two" && call->argument(4) == "mean" &&
@@ -178,8 +178,8 @@ std::optional<ExportedCall> exported_mean(NodeContext& context) {
   return is_mean ? std::move(call) : std::nullopt;
 }
 
-/// The sums divided by how many were added. The element that stood there is one of them unless the call says no: then
-/// sum and count begin at zero where something is added.
+/// The sums divided by how many terms were added. The original element is one of them unless the call says no: then sum
+/// and count begin at zero where something is added.
 Status lower_scatter_elements(NodeContext& context) {
   const std::optional<ExportedCall> mean = exported_mean(context);
   if (!mean) return lower_plain(context);
@@ -208,8 +208,8 @@ Status lower_scatter_elements(NodeContext& context) {
   return context.emit_outputs("Div", {sums, counts}, {});
 }
 
-/// The number of each row that a tuple of indices names, one for each tuple, [tuples, width] of them: looked up in the
-/// numbered rows, so that indices count from the end and are checked as everywhere.
+/// The row number that each index tuple names, [tuples, width] of them: looked up in a table of row numbers, so that
+/// negative indices and bounds checks work as everywhere.
 Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim rows, Dim tuples, Dim width) {
   GP_TRY(
       const auto numbers,
@@ -222,7 +222,7 @@ Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim row
   return spread[0];
 }
 
-/// ScatterND that multiplies or takes extremes becomes ScatterElements on rows.
+/// ScatterND with multiplication or extrema becomes ScatterElements on rows.
 Status lower_scatter_nd(NodeContext& context) {
   const std::string reduction = context.string_attribute("reduction", "none");
   if (reduction != "mul" && reduction != "max" && reduction != "min") return lower_plain(context);
@@ -277,7 +277,7 @@ Status lower_one_hot(NodeContext& context) {
     return context.problem(Code::kLimitExceeded, "its values lie beyond 1e15", "use smaller ones");
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", -1), context.rank(0) + 1));
   GP_TRY(ir::ValueId input, context.value(0));
-  // Any type may hold the indices; what is no whole number is cut off.
+  // The indices may have any type; fractions are truncated.
   if (const ir::DType type = context.type(0).dtype; type != ir::DType::kInt64 && type != ir::DType::kInt32) {
     GP_TRY(const auto whole, context.emit("Cast", {input}, {{"to", std::string("i64")}}));
     input = whole.front();

@@ -1,6 +1,6 @@
-// Loop and Scan whose number of iterations the file fixes, or bounds: the body is lowered once for each of them, and
-// where data end a loop before, the further iterations change nothing. Loops over the bags of an nn.EmbeddingBag, as
-// many as there are samples, are in lower_bag.cpp.
+// Loop and Scan with a number of iterations that the file fixes, or bounds: the body is lowered once for each
+// iteration, and if data end a loop earlier, the remaining iterations change nothing. Loops over the bags of an
+// nn.EmbeddingBag, one per sample, are in lower_bag.cpp.
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ int64_t count_nodes(const GraphBody& body) {
   return count;
 }
 
-/// What the first iteration gets for a state. A weight is made before it gets another name, so that it stays one.
+/// The initial value of a state. A weight is created before it gets another name, so that it stays a single parameter.
 Result<Binding> first_state(NodeContext& context, size_t input) {
   if (context.input(input).data) {
     GP_TRY([[maybe_unused]] const ValueId made, context.value(input));
@@ -45,7 +45,7 @@ class LoopBody {
     return Ok{};
   }
 
-  /// One iteration. Whether its outputs are sound: if not, the nodes at fault have been reported.
+  /// Lowers one iteration. Returns whether its outputs are valid: if not, the failing nodes have been reported.
   Result<bool> iterate(std::vector<Binding> inputs) {
     if (!lowering_.may_unroll(1 + count_nodes(body_)))
       return context_.problem(
@@ -57,7 +57,7 @@ class LoopBody {
       inputs[i].name = body_.inputs[i].name;
       lowering_.bind(body_.inputs[i].name, std::move(inputs[i]));
     }
-    // The same would be at fault in each iteration, also where no output needs it.
+    // The same nodes would fail in each iteration, even if no output needs them.
     const size_t known_problems = lowering_.problems().size();
     lowering_.run(steps_);
     return lowering_.problems().size() == known_problems &&
@@ -67,7 +67,7 @@ class LoopBody {
            });
   }
 
-  /// Whether every iteration hands its condition on, unchanged but for its name.
+  /// Whether every iteration passes its condition on, unchanged except for its name.
   bool keeps_condition() const {
     std::string name = body_.outputs[0].name;
     for (auto node = body_.nodes.rbegin(); node != body_.nodes.rend(); ++node)
@@ -88,7 +88,7 @@ class LoopBody {
   std::vector<OnnxNode> constants_, steps_;
 };
 
-/// What the iterations made, one behind the other along a new axis.
+/// Stacks the results of the iterations along a new axis.
 Status bind_stacked(NodeContext& context, size_t output, std::vector<ValueId> parts, int64_t given_axis) {
   if (parts.empty())
     return context.problem(Code::kUnsupportedOp, "has no iteration, so what it stacks has no shape", "drop the loop");
@@ -121,7 +121,7 @@ Diagnostic unknown_condition(const NodeContext& context) {
       text("give it a number of iterations that it never exceeds, of at most ", context.limits().iterations));
 }
 
-/// Known while importing, and the same for every batch.
+/// Known at import time, and the same for every batch.
 std::optional<int64_t> number_of(const Binding& binding) {
   if (!binding.known || binding.known->elements.size() != 1) return std::nullopt;
   const Number& number = binding.known->elements[0];
@@ -136,7 +136,8 @@ Binding known_scalar(ir::DType type, int64_t number) {
   return binding;
 }
 
-/// Of a condition: not computed from a weight either, which training changes. A number of iterations is none.
+/// The value of a condition; not if it is computed from a weight, which training changes. A number of iterations never
+/// is.
 std::optional<int64_t> decision_of(const Binding& binding) { return binding.leaf ? std::nullopt : number_of(binding); }
 
 class UnrolledLoop {
@@ -164,7 +165,7 @@ class UnrolledLoop {
   Result<bool> iterate() {
     std::optional<int64_t> limit =
         context_.has_input(0) ? number_of(context_.input(0)) : context_.limits().iterations + 1;
-    // The body of ONNX's Range compares its bounds, from which it counts its iterations: bounds are no weights.
+    // The body of ONNX's Range compares its bounds, from which it computes its iterations: bounds are not weights.
     const bool is_counted = context_.has_input(0) && context_.input(0).leaf;
     std::optional<int64_t> goes_on = 1;
     if (context_.has_input(1)) goes_on = is_counted ? number_of(context_.input(1)) : decision_of(context_.input(1));
@@ -173,7 +174,7 @@ class UnrolledLoop {
       goes_on = 1;
     }
     if (!limit) return unknown_condition(context_);
-    // What no iteration can end is refused before any is lowered.
+    // A loop that no iteration can end is rejected before any is lowered.
     const bool is_long = *limit > context_.limits().iterations;
     if (is_long && *goes_on != 0 && !still_runs_.valid() && steps_.keeps_condition()) return too_many_iterations();
     for (int64_t i = 0; i < *limit && *goes_on != 0; ++i) {
@@ -207,7 +208,7 @@ class UnrolledLoop {
     return sound;
   }
 
-  /// What the iteration made, or what was before it where data had ended the loop.
+  /// The iteration's results, or the previous values if data had ended the loop.
   Status take_results(size_t first) {
     if (still_runs_.valid()) GP_TRY_VOID(expect_no_effect(context_, first));
     for (size_t c = 0; c < carried_.size(); ++c) {
@@ -232,7 +233,7 @@ class UnrolledLoop {
     return Ok{};
   }
 
-  /// 0 where the file ends the loop; where data may, `still_runs_` says whether they have.
+  /// 0 if the file ends the loop; if data may end it, `still_runs_` tells whether they have.
   Result<std::optional<int64_t>> condition_after() {
     const std::optional<int64_t> known = decision_of(steps_.output(0));
     if (known) return known;
@@ -264,7 +265,7 @@ class UnrolledLoop {
   LoopBody steps_;
   std::vector<Binding> carried_;
   std::vector<std::vector<ValueId>> stacked_;
-  /// One number of bool; invalid as long as the file alone says that the loop goes on.
+  /// A scalar bool; invalid as long as the file alone decides that the loop continues.
   ValueId still_runs_;
 };
 
@@ -297,7 +298,7 @@ class UnrolledScan {
   }
 
  private:
-  /// Of a list with an entry for each scanned input or output.
+  /// The i-th entry of a list with one entry per scanned input or output.
   int64_t entry(std::string_view attribute, size_t i) const {
     const std::vector<int64_t> list = context_.ints_attribute(attribute);
     return i < list.size() ? list[i] : 0;
@@ -368,7 +369,7 @@ class UnrolledScan {
   std::vector<std::vector<ValueId>> parts_, stacked_;
 };
 
-/// Whether the number of iterations is none that grows with the batch, as that of a loop over bags.
+/// Whether the number of iterations does not grow with the batch, as that of a loop over bags does.
 bool is_fixed(NodeContext& context, const GraphBody& body) {
   if (context.has_input(0)) return number_of(context.input(0)).has_value();
   return std::ranges::none_of(body.nodes, [&](const OnnxNode& node) {

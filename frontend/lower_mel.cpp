@@ -1,4 +1,4 @@
-// MelWeightMatrix: a table of triangles that overlap, from numbers that the file fixes
+// MelWeightMatrix: a table of overlapping triangles, from constant parameters
 // (https://onnx.ai/onnx/operators/onnx__MelWeightMatrix.html).
 
 #include <cmath>
@@ -34,7 +34,7 @@ Result<MelForm> mel_form(NodeContext& context) {
   return form;
 }
 
-/// The rows where the triangles begin, peak and end, one behind the other.
+/// The rows where the triangles begin, peak and end, in order.
 std::vector<int64_t> corners(const MelForm& form) {
   std::vector<int64_t> result;
   const double low = mel_of(form.low), step = (mel_of(form.high) - low) / static_cast<double>(form.bins + 2);

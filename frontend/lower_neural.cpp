@@ -1,5 +1,5 @@
-// Layers: convolutions (and pools, lower_pool.cpp) get explicit pads, BatchNormalization and Dropout the mode that the
-// user chose.
+// Layers: convolutions (and pools, lower_pool.cpp) get explicit pads; BatchNormalization and Dropout get the mode that
+// the user chose.
 
 #include <algorithm>
 #include <tuple>
@@ -16,7 +16,7 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
 };
 
-/// pads = begin of each axis, then end of each axis, as SAME_UPPER or SAME_LOWER want them.
+/// pads = begin of each axis, then end of each axis, following SAME_UPPER or SAME_LOWER.
 Status same_pads(NodeContext& context, Window& window, bool upper) {
   const size_t axes = window.kernel.size();
   window.pads.assign(2 * axes, 0);
@@ -71,14 +71,14 @@ std::vector<int64_t> spatial_dims(const ir::Shape& weight) {
   return dims;
 }
 
-/// The raw exporter gives a convolution without bias a computed bias of zeros. A parameter that starts at zero is no
-/// such bias: it trains.
+/// The raw exporter gives a convolution without bias a computed bias of zeros. A parameter that starts at zero is not
+/// such a bias: it trains.
 bool is_zero_constant(NodeContext& context, size_t i) {
   const Known* operand = context.known(i);
   return operand != nullptr && !context.input(i).leaf && operand->uniform && operand->elements[0].factor() == 0;
 }
 
-/// Data, weight, and the bias where it is not all zero.
+/// Data, weight, and the bias unless it is all zero.
 Result<std::vector<ir::ValueId>> convolved_values(NodeContext& context) {
   GP_TRY(const ir::ValueId data, context.value(0));
   GP_TRY(const ir::ValueId weight, context.value(1));
@@ -96,15 +96,15 @@ Status lower_conv(NodeContext& context) {
   return context.emit_outputs("Conv", std::move(inputs), std::move(attributes));
 }
 
-/// pads that give a transposed convolution its output_shape, or auto_pad's SAME, stride times the input. What is
-/// missing at the end is output_padding.
+/// Pads that give a transposed convolution its output_shape, or for auto_pad SAME, stride times the input size. The
+/// remainder at the end is output_padding.
 Status transposed_pads(NodeContext& context, Window& window, std::vector<int64_t>& output_padding) {
   const std::string automatic = context.string_attribute("auto_pad", "NOTSET");
   const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
   const size_t axes = window.kernel.size();
   std::vector<int64_t> wanted = context.ints_attribute("output_shape");
   if (!same && wanted.empty()) return Ok{};
-  // Old exporters give the samples and channels too.
+  // Old exporters include the samples and channels.
   if (wanted.size() == axes + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
   for (size_t i = 0; i < axes; ++i) {
     const Dim size = context.type(0).shape[i + 2];
@@ -148,13 +148,13 @@ Status lower_conv_transpose(NodeContext& context) {
   return context.emit_outputs("ConvTranspose", std::move(inputs), std::move(attributes));
 }
 
-/// Running statistics are tensors of the file; a mean that the graph computes is weight standardisation, whose mode is
-/// not the user's.
+/// Running statistics are tensors of the file; a mean that the graph computes is weight standardisation, whose mode the
+/// user does not control.
 bool has_running_statistics(NodeContext& context) {
   return context.input(3).data.has_value() && context.input(4).data.has_value();
 }
 
-/// Statistics that the graph computes have gradients, which running ones have not: the formula itself.
+/// Statistics that the graph computes have gradients, unlike running ones: the formula is written out.
 Status normalize_by_computed(NodeContext& context) {
   ir::Shape channels(std::max<size_t>(context.rank(0), 2) - 1, Dim::fixed(1));
   channels[0] = context.type(1).shape.empty() ? Dim::fixed(1) : context.type(1).shape[0];
@@ -194,8 +194,8 @@ Status lower_batch_norm(NodeContext& context) {
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
   GP_TRY(const std::vector<ir::ValueId> results, context.emit("BatchNormalization", std::move(inputs), attributes));
   context.bind(0, results[0]);
-  // Outputs 1 and 2 are the updated statistics, which most files leave unread. The node updates its inputs, which are
-  // what the model then gives; a node that reads them could run before.
+  // Outputs 1 and 2 are the updated statistics, which most files do not read. The node updates its inputs in place,
+  // which are then the model's outputs; a node that reads them could run before the update.
   for (size_t i = 1; i < 3; ++i) {
     if (!context.is_read(i)) continue;
     if (!has_running_statistics(context) || context.lowering().is_read_by_nodes(context.node().outputs[i]))
@@ -206,7 +206,7 @@ Status lower_batch_norm(NodeContext& context) {
   return Ok{};
 }
 
-/// What a Dropout of ones leaves is both the mask and the factor of x.
+/// The result of a Dropout of ones serves as both the mask and the factor of x.
 Status dropout_with_mask(NodeContext& context, double ratio) {
   const ir::TensorType type = context.type(0);
   if (ratio == 0) {

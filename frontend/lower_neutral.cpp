@@ -1,5 +1,5 @@
-// Operands that change nothing. Only what is computed from shapes is looked at, as the mask of an Attention that hides
-// nothing is in that operator's body: a tensor of zeros that the file stores may be there to be trained.
+// Operands that have no effect. Only those computed from shapes are considered, such as the mask of an Attention that
+// hides nothing in that operator's body: a tensor of zeros that the file stores may be there to be trained.
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// The number that all elements of the operand are, where shapes alone decide it.
+/// The value of all elements of the operand, if shapes alone determine it.
 std::optional<double> counted(NodeContext& context, size_t i) {
   const Known* operand = context.known(i);
   if (operand == nullptr || !operand->uniform || !context.input(i).from_shapes || context.input(i).leaf)
@@ -16,7 +16,7 @@ std::optional<double> counted(NodeContext& context, size_t i) {
   return operand->elements[0].factor();
 }
 
-/// Binds the output to input i, where that has the shape of all inputs together.
+/// Binds the output to input i, if that has the broadcast shape of all inputs.
 bool passes_on(NodeContext& context, size_t i) {
   ir::Shape joined;
   for (size_t other = 0; other < context.node().inputs.size(); ++other) {

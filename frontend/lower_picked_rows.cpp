@@ -13,7 +13,7 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// Input 0, which most operators move or join.
+/// Input 0, which most operators transform or combine.
 struct Rows {
   Selected selected;
   Selection selection;
@@ -22,7 +22,7 @@ struct Rows {
   ValueId value;
   /// Where the box begins in `places`.
   size_t first() const { return selected.axis - selected.outer; }
-  /// Axes behind the places.
+  /// Number of axes after the places.
   size_t behind() const { return shape.size() - selected.axis - 1; }
 };
 
@@ -37,7 +37,7 @@ Result<Rows> rows_input(NodeContext& context) {
 
 // --- Shapes ---
 
-/// Rows of another shape, in the same order: one of its axes counts places still.
+/// Reshapes the rows, in the same order: one of the new axes still counts places.
 Status reshape_rows(NodeContext& context, const Shape& target) {
   GP_TRY(const Rows rows, rows_input(context));
   const auto at = std::ranges::find_if(target, [](Dim dim) { return counts_places(dim); });
@@ -152,7 +152,7 @@ Status lower_rows_expand(NodeContext& context) {
 
 // --- Reductions ---
 
-/// How many elements each result of a mean over the places has, [outer axes of the box..., 1, ...].
+/// The number of elements behind each result of a mean over the places, [outer axes of the box..., 1, ...].
 Result<ValueId> count_of(NodeContext& context, const Rows& rows, Dim others, const Shape& like, ir::DType dtype) {
   const Selection& selection = rows.selection;
   std::vector<int64_t> axes(selection.box.size() - rows.selected.outer);
@@ -169,11 +169,11 @@ Result<ValueId> count_of(NodeContext& context, const Rows& rows, Dim others, con
 }
 
 struct ReducedAxes {
-  /// Of the value with the box.
+  /// Reduced axes of the value with the box.
   std::vector<int64_t> axes;
   /// The result with all axes kept.
   Shape kept;
-  /// The product of the reduced sizes but that of the places.
+  /// The product of the reduced sizes except that of the places.
   Dim others = Dim::fixed(1);
 };
 
@@ -276,14 +276,15 @@ Status lower_rows_pick(NodeContext& context, const Rows& rows) {
   return context.emit_outputs("ReduceSum", {kept}, {{"axes", std::vector<int64_t>{axis}}, {"keepdims", int64_t{0}}});
 }
 
-/// A value under a name that nothing else reads.
+/// A fresh name for a value.
 std::string name_of(NodeContext& context, std::string_view what, ValueId value) {
   std::string name = context.lowering().unused_name(text(context.node().outputs[0], " ", what));
   context.lowering().bind_value(name, value);
   return name;
 }
 
-/// A loss of picked rows [places, classes] and their labels: one of all places, whose other labels are ignored.
+/// A loss of picked rows [places, classes] and their labels: one over all places, with the labels of the others
+/// ignored.
 Status lower_rows_loss(NodeContext& context) {
   GP_TRY(const Rows rows, rows_input(context));
   const Selected* labels = rows_of(context, 1);
@@ -311,7 +312,7 @@ Status lower_rows_loss(NodeContext& context) {
   return (handler != nullptr ? handler : lower_plain)(inner);
 }
 
-/// Gemm is one of matrices only: its product, with the places as further axes.
+/// Gemm only accepts matrices: its product, with the places as further axes.
 Status lower_rows_gemm(NodeContext& context) {
   const bool fits = rows_of(context, 0) != nullptr && rows_of(context, 1) == nullptr &&
                     context.int_attribute("transA", 0) == 0 && context.float_attribute("alpha", 1) == 1 &&
@@ -342,7 +343,7 @@ Status lower_rows_slice(NodeContext& context) {
   if (starts == nullptr || ends == nullptr || (context.has_input(4) && steps == nullptr) || axes == nullptr ||
       starts->elements.size() != axes->elements.size() || ends->elements.size() != axes->elements.size())
     return refusal;
-  // All of the places, and anything of the others: those count from the end.
+  // All of the places, and a slice of the other axes, which are counted from the end.
   OnnxNode node = context.node();
   Known counted = *axes;
   for (size_t i = 0; i < axes->elements.size(); ++i) {

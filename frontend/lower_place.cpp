@@ -1,4 +1,4 @@
-// Operators in which numbers say where elements go, or come from: made of look-ups and scatters along an axis.
+// Operators that gather or scatter by index tensors: made of look-ups and scatters along an axis.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ using ir::Shape;
 using ir::ValueId;
 using Ints = std::vector<int64_t>;
 
-/// int64 values while indices are computed.
+/// Creates the int64 values for computing indices.
 class Indices {
  public:
   explicit Indices(NodeContext& context) : context_(context) {}
@@ -26,7 +26,7 @@ class Indices {
     GP_TRY(const ValueId list, one("Iota", {}, {{"shape", Shape{Dim::fixed(size)}}, {"to", std::string("i64")}}));
     return along(list, axis, rank);
   }
-  /// A list as the axis of a tensor of ones.
+  /// Reshapes a list into one axis of a tensor whose other axes have size 1.
   Result<ValueId> along(ValueId list, size_t axis, size_t rank) {
     Shape shape(rank, Dim::fixed(1));
     shape[axis] = context_.lowering().graph().value(list).type.shape[0];
@@ -46,7 +46,7 @@ class Indices {
   NodeContext& context_;
 };
 
-/// The first `length` steps of each sequence in reverse order: step t comes from length - 1 - t where that is one.
+/// The first `length` steps of each sequence in reverse order: step t comes from length - 1 - t if t < length.
 Status lower_reverse_sequence(NodeContext& context) {
   const int64_t batch = context.int_attribute("batch_axis", 1), time = context.int_attribute("time_axis", 0);
   const Shape shape = context.type(0).shape;
@@ -73,7 +73,7 @@ Status lower_reverse_sequence(NodeContext& context) {
   return context.emit_outputs("GatherElements", {input, all}, {{"axis", time}});
 }
 
-/// A cache whose rows from each sample's index on are replaced, around its end where it is circular.
+/// A cache whose rows from each sample's index on are replaced, wrapping around if it is circular.
 Status lower_tensor_scatter(NodeContext& context) {
   const std::string mode = context.string_attribute("mode", "linear");
   if (mode != "linear" && mode != "circular")
@@ -102,7 +102,7 @@ Status lower_tensor_scatter(NodeContext& context) {
   return context.emit_outputs("ScatterElements", {old, place, rows}, {{"axis", axis}});
 }
 
-/// The elements whose condition holds, where the file says which they are.
+/// The elements whose condition holds, if the file determines which they are.
 Status lower_compress(NodeContext& context) {
   const Known* condition = context.known(1);
   const std::optional<size_t> count = condition == nullptr ? std::nullopt : known_count(condition->shape);

@@ -1,5 +1,6 @@
-// Pools. The rows take averages of dense windows and give a maximum's place within its plane: averages of dilated
-// windows are sums axis by axis, and ONNX's places in the whole tensor are made of those.
+// Pools. The dictionary's entries average over dense windows and return the index of a maximum within its plane:
+// averages over dilated windows are sums axis by axis, and ONNX's indices into the whole tensor are computed from
+// those.
 
 #include <algorithm>
 #include <array>
@@ -21,8 +22,8 @@ Result<ValueId> made_by(NodeContext& context, std::string_view op, std::vector<V
   return made[0];
 }
 
-/// The mean over a window that leaves cells out. A window is a box, so both its sum and the number of its cells that
-/// count are made axis by axis.
+/// The mean over a dilated window. A window is a box, so both its sum and the number of counted cells are computed axis
+/// by axis.
 class DilatedAverage {
  public:
   DilatedAverage(NodeContext& context, const ir::Attributes& attributes, const Shape& shape);
@@ -69,14 +70,14 @@ Status DilatedAverage::find_positions() {
   return Ok{};
 }
 
-/// One over the number of cells that count, of each position of the window.
+/// One over the number of counted cells, for each position of the window.
 std::vector<double> DilatedAverage::shares(size_t axis) const {
   const int64_t low = counts_pads_ ? -window_.begin[axis] : 0;
   const int64_t high = sizes_[axis] + (counts_pads_ ? window_.end[axis] : 0);
   std::vector<double> result;
   for (int64_t position = 0; position < positions_[axis]; ++position) {
     const int64_t first = position * window_.strides[axis] - window_.begin[axis];
-    // How many of its cells lie before a place.
+    // The number of its cells before a position.
     const auto before = [&](int64_t place) {
       const int64_t span = place - first, dilation = window_.dilations[axis];
       return span <= 0 ? 0 : std::min((span - 1) / dilation + 1, window_.kernel[axis]);
@@ -132,7 +133,7 @@ Result<ValueId> DilatedAverage::run(ValueId value) {
   return made_by(context_, "Scale", {value}, {{"factor", factor}});
 }
 
-/// Bytes are pooled as floats, which hold them.
+/// Bytes are pooled as floats, which represent them exactly.
 Result<ValueId> pooled_value(NodeContext& context) {
   GP_TRY(const ValueId input, context.value(0));
   const ir::DType dtype = context.type(0).dtype;
@@ -140,7 +141,7 @@ Result<ValueId> pooled_value(NodeContext& context) {
   return made_by(context, "Cast", {input}, {{"to", std::string("f32")}});
 }
 
-/// Places in the whole tensor, from those in the planes of x [N, C, ..].
+/// Indices into the whole tensor, from those within the planes of x [N, C, ..].
 Result<ValueId> places(NodeContext& context, ValueId in_plane, bool column_major) {
   const Shape& x = context.type(0).shape;
   int64_t cells = 1;
@@ -156,7 +157,8 @@ Result<ValueId> places(NodeContext& context, ValueId in_plane, bool column_major
     GP_TRY(place, made_by(context, "Add", {before, row}));
   }
   const std::array<int64_t, 2> strides = {x[1].factor * cells, cells};
-  // The sample comes last, so that what asks for places within it finds them (lower_unpool.cpp).
+  // The sample's offset is added last, so that code that needs the index within the sample can find it
+  // (lower_unpool.cpp).
   for (const size_t axis : {size_t{1}, size_t{0}}) {
     Shape column(x.size() - axis, Dim::fixed(1));
     column[0] = x[axis];

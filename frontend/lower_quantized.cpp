@@ -1,7 +1,7 @@
-// Quantised operators, forwards: their integers are exact in floats, so products of them are computed there.
+// Quantised operators, forward only: their integers are exact in floats, so products are computed in floating point.
 //
-// A float32 holds what QuantizeLinear rounds to and what DequantizeLinear multiplies. Sums of products of two bytes are
-// exact in float64 up to 2^37 of them, and so wrap around in int32 where they leave it, as ONNX's integer products do.
+// A float32 represents exactly what QuantizeLinear rounds to and what DequantizeLinear multiplies. Sums of up to 2^37
+// products of two bytes are exact in float64, and wrap around when converted to int32, as ONNX's integer products do.
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ struct IntegerRange {
   double lowest, highest;
 };
 
-/// Nothing for types that are no quantised integers.
+/// Nothing for types that are not quantised integers.
 std::optional<IntegerRange> range_of(DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
@@ -59,9 +59,9 @@ class Quantized {
     GP_TRY(const ValueId value, context_.value(i));
     return cast(value, to);
   }
-  /// A scale or zero point as it meets a tensor of this shape: of the whole, of each index of the axis, or of blocks.
+  /// A scale or zero point broadcast to a tensor of this shape: per tensor, per index of the axis, or per block.
   Result<ValueId> spread(ValueId value, const ir::Shape& shape, int64_t axis, int64_t block);
-  /// What a scale or zero point of rows (rank 1) meets in a matrix product on its left.
+  /// A per-row scale or zero point (rank 1), shaped for the left operand of a matrix product.
   Result<ValueId> of_rows(ValueId value);
   /// round(x / scale) + zero point, as the integer type.
   Result<ValueId> quantize(ValueId x, ValueId scale, std::optional<ValueId> zero_point, DType to);
@@ -120,7 +120,7 @@ Result<ValueId> Quantized::of_rows(ValueId value) {
   return one("Reshape", {value}, {{"shape", ir::Shape{shape[0], ir::Dim::fixed(1)}}});
 }
 
-/// Once for a model, which may have hundreds.
+/// Reported once per model, which may have hundreds.
 void note_rounding(NodeContext& context) {
   const std::string message =
       "rounds to what its type holds, and no gradient passes through that: in a training, "
@@ -165,13 +165,13 @@ Result<ValueId> Quantized::centred(ValueId x, size_t i, DType wide, bool rows) {
   return one("Sub", {value, zero_point});
 }
 
-/// Scales are of the quantisation, which was made for weights as they are: they are not trained.
+/// Scales belong to the quantisation, which was computed for fixed weights: they are not trained.
 void hold_scales(NodeContext& context, std::initializer_list<size_t> inputs) {
   for (const size_t i : inputs)
     if (context.has_input(i)) context.input(i).origin = ParamOrigin::kFolded;
 }
 
-/// Of an attribute that names an element type; none where it is left out.
+/// The element type that an attribute names; none if it is omitted.
 Result<std::optional<DType>> type_attribute(NodeContext& context, std::string_view name) {
   const int64_t number = context.int_attribute(name, 0);
   if (number == 0) return std::optional<DType>();
@@ -183,7 +183,7 @@ Result<std::optional<DType>> type_attribute(NodeContext& context, std::string_vi
   return type;
 }
 
-/// The same, of a floating type.
+/// The same, for a floating type.
 Result<std::optional<DType>> floating_attribute(NodeContext& context, std::string_view name) {
   GP_TRY(const std::optional<DType> type, type_attribute(context, name));
   if (type && !ir::is_floating(*type))
@@ -215,7 +215,7 @@ Status lower_quantize(NodeContext& context) {
           text("its output_dtype is ", ir::dtype_name(*asked_type), ", its zero point ", ir::dtype_name(to)),
           "leave output_dtype out");
   }
-  // In the type that it asks for, else the wider of the two.
+  // In the type that the node requests, otherwise the wider of the two.
   DType in = context.type(1).dtype;
   if (ir::is_floating(context.type(0).dtype) && context.type(0).dtype != in) in = DType::kFloat32;
   if (!ir::is_floating(in)) in = DType::kFloat32;
@@ -227,7 +227,7 @@ Status lower_quantize(NodeContext& context) {
   std::optional<ValueId> zero_point;
   if (context.has_input(2)) {
     GP_TRY(ValueId value, context.value(2));
-    // 8-bit floats have none but zero.
+    // 8-bit floats have no zero point except zero.
     if (range_of(to) || to == DType::kFloat4E2M1) {
       GP_TRY(value, make.cast(value, DType::kFloat32));
       GP_TRY(value, make.spread(value, shape, axis, block));
@@ -251,7 +251,7 @@ Status lower_dequantize(NodeContext& context) {
   DType to = ir::is_floating(context.type(1).dtype) ? context.type(1).dtype : DType::kFloat32;
   GP_TRY(const std::optional<DType> asked_type, floating_attribute(context, "output_dtype"));
   to = asked_type.value_or(to);
-  // Differences of int32 are exact in float64 alone.
+  // Differences of int32 are exact only in float64.
   const bool wide = context.type(0).dtype == DType::kInt32 || to == DType::kFloat64;
   const DType in = wide ? DType::kFloat64 : DType::kFloat32;
   GP_TRY(x, make.cast(x, in));
@@ -269,7 +269,7 @@ Status lower_dequantize(NodeContext& context) {
   return Ok{};
 }
 
-/// The range of the data with zero in it, in 255 steps
+/// The range of the data, extended to include zero, in 255 steps
 /// (https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html).
 Status lower_dynamic_quantize(NodeContext& context) {
   Quantized make(context);
@@ -282,7 +282,7 @@ Status lower_dynamic_quantize(NodeContext& context) {
   GP_TRY(highest, make.one("Clip", {highest}, {{"min", 0.0}}));
   GP_TRY(lowest, make.one("Clip", {lowest}, {{"max", 0.0}}));
   GP_TRY(ValueId scale, make.one("Sub", {highest, lowest}));
-  // Data of zeros alone: as ONNX's reference has it, and not 0 / 0.
+  // All-zero data: as in ONNX's reference, and not 0 / 0.
   GP_TRY(const ValueId is_flat, make.one("Equal", {highest, lowest}));
   GP_TRY(const ValueId one, context.scalar(1, DType::kFloat32));
   GP_TRY(scale, make.one("Where", {is_flat, one, scale}));
@@ -333,7 +333,7 @@ Status lower_qlinear_matmul(NodeContext& context) {
   GP_TRY(scale, make.of_rows(scale));
   const DType to = context.type(7).dtype;
   std::optional<ValueId> zero_point;
-  // 8-bit floats have none but zero.
+  // 8-bit floats have no zero point except zero.
   if (range_of(to)) {
     GP_TRY(const ValueId value, context.value(7));
     GP_TRY(zero_point, make.of_rows(value));
@@ -343,14 +343,14 @@ Status lower_qlinear_matmul(NodeContext& context) {
   return Ok{};
 }
 
-/// The convolution of integers; data at `x`, weight at `w`, their zero points after them where they have any.
+/// The convolution of integers; data at `x`, weight at `w`, each followed by its zero point if it has one.
 Result<ValueId> integer_convolution(NodeContext& context, Quantized& make, std::vector<ValueId> operands,
                                     const ir::Shape& weight) {
   GP_TRY(ir::Attributes attributes, convolution_attributes(context, weight));
   return make.one("Conv", std::move(operands), std::move(attributes));
 }
 
-/// A weight less its zero point, one for each channel of the result where it has several.
+/// A weight minus its zero point, one per output channel if there are several.
 Result<ValueId> centred_weight(NodeContext& context, Quantized& make, size_t weight, size_t zero_point) {
   GP_TRY(ValueId w, context.value(weight));
   GP_TRY(w, make.cast(w, DType::kFloat64));

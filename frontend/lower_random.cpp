@@ -1,4 +1,4 @@
-// Ops that draw random numbers in the shape of their input, and name the type by ONNX's number.
+// Ops that draw random numbers in the shape of their input, with the type given as ONNX's number.
 
 #include "frontend/node_context.h"
 

@@ -1,5 +1,6 @@
-// LSTM and GRU in the forms that have rows; RNN, GRU with linear_before_reset = 0, LSTM with peepholes and sequences of
-// different length become their steps. Operands and results whose first axis is the batch (layout 1) are turned.
+// LSTM and GRU in the forms that have entries; RNN, GRU with linear_before_reset = 0, LSTM with peepholes and sequences
+// of different lengths are unrolled into their steps. Operands and results whose first axis is the batch (layout 1) are
+// transposed.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,7 @@ int64_t directions_of(const NodeContext& context) {
   return context.string_attribute("direction", "forward") == "bidirectional" ? 2 : 1;
 }
 
-/// ONNX compares names of activations without case.
+/// ONNX compares names of activations case-insensitively.
 bool are_default(const std::vector<std::string>& given, const std::vector<std::string_view>& expected) {
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string_view wanted = expected[i % expected.size()];
@@ -41,13 +42,13 @@ bool are_default(const std::vector<std::string>& given, const std::vector<std::s
 /// x and y [B, T, ..] and states [B, D, H] rather than [T, B, ..] and [D, B, H].
 bool has_batch_first(const NodeContext& context) { return context.int_attribute("layout", 0) == 1; }
 
-/// The first two axes change places.
+/// Swaps the first two axes.
 Result<ValueId> with_swapped_axes(NodeContext& context, ValueId value) {
   GP_TRY(const Values made, context.emit("Transpose", {value}, {{"perm", std::vector<int64_t>{1, 0, 2}}}));
   return made[0];
 }
 
-/// Lengths that say what the shape says anyway.
+/// Lengths that only repeat what the shape says.
 bool are_full_lengths(NodeContext& context, size_t input) {
   const Known* known = context.known(input);
   if (known == nullptr || known->elements.empty() || context.rank(0) != 3) return false;
@@ -55,8 +56,8 @@ bool are_full_lengths(NodeContext& context, size_t input) {
   return std::all_of(known->elements.begin(), known->elements.end(), [&](const Number& n) { return n == steps; });
 }
 
-/// A first state of zeros is an absent one, unless it is a tensor of the file that may be trained: one for each sample
-/// of the traced batch is not.
+/// An initial state of zeros counts as absent, unless it is a tensor of the file that may be trained: one for each
+/// sample of the traced batch is not.
 Result<ValueId> state_value(NodeContext& context, size_t input) {
   if (!context.has_input(input)) return ValueId();
   const Known* known = context.known(input);
@@ -72,8 +73,8 @@ Result<ValueId> state_value(NodeContext& context, size_t input) {
   return ValueId();
 }
 
-/// x, w, r, the bias or none, the lengths of the sequences where they differ, the first states or none, an LSTM's
-/// peepholes or none; trailing absent ones cut off. In layout 0.
+/// x, w, r, the bias or none, the sequence lengths if they differ, the initial states or none, an LSTM's peepholes or
+/// none; trailing absent ones are dropped. In layout 0.
 Result<Values> operands(NodeContext& context, size_t states) {
   Values inputs;
   for (size_t i = 0; i < 4; ++i) {
@@ -125,14 +126,14 @@ Status bind_results(NodeContext& context, Values results) {
   return Ok{};
 }
 
-/// kLinearGru: the reset gate meets the product of the state, not the state (linear_before_reset).
+/// kLinearGru: the reset gate multiplies the product with the state, not the state itself (linear_before_reset).
 enum class Cell : uint8_t { kPlain, kGru, kLinearGru, kLstm };
 
 int64_t gates_of(Cell cell) { return cell == Cell::kPlain ? 1 : cell == Cell::kLstm ? 4 : 3; }
 
-/// One RNN, GRU or LSTM while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B,
-/// I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], with G = 1, the gates z, r, h of a GRU or i, o, f, c of
-/// an LSTM, whose peepholes are [D, 3 * H] of i, o, f.
+/// One RNN, GRU or LSTM while it is unrolled. Sizes as in runtime/recurrent.h: x [T, B, I], w [D, G * H, I], r [D, G *
+/// H, H], bias [D, 2 * G * H], with G = 1, or the gates z, r, h of a GRU or i, o, f, c of an LSTM, whose peepholes are
+/// [D, 3 * H] of i, o, f.
 class Unrolling {
  public:
   /// `activation`: the op of an RNN.
@@ -148,11 +149,11 @@ class Unrolling {
   Status run();
 
  private:
-  /// What a step hands to the next; invalid where it is zero.
+  /// What one step passes to the next; invalid if it is zero.
   struct State {
     ValueId hidden, cell;
   };
-  /// All hidden states in the order of time, and the last state.
+  /// All hidden states in time order, and the last state.
   struct Track {
     Values all;
     State last;
@@ -181,7 +182,7 @@ class Unrolling {
   Dim steps_, rows_, hidden_;
 };
 
-/// Row `direction` of an operand, without that axis.
+/// Row `direction` of an operand, with that axis removed.
 Result<ValueId> Unrolling::row_of(size_t input, int64_t direction) {
   const std::vector<int64_t> first{direction}, last{direction + 1}, axis{0}, step{1};
   GP_TRY(const ValueId row, context_.emit_one("Slice", {inputs_[input]},
@@ -189,7 +190,7 @@ Result<ValueId> Unrolling::row_of(size_t input, int64_t direction) {
   return context_.emit_one("Squeeze", {row}, {{"axes", axis}});
 }
 
-/// What the inputs and both biases give to every step: [T, B, G * H].
+/// The contribution of the inputs and both biases to every step: [T, B, G * H].
 Result<ValueId> Unrolling::products(int64_t direction) {
   const ir::Attributes swap{{"perm", std::vector<int64_t>{1, 0}}};
   GP_TRY(const ValueId w, row_of(1, direction));
@@ -202,7 +203,7 @@ Result<ValueId> Unrolling::products(int64_t direction) {
   GP_TRY(sums, context_.emit_one("Add", {sums, halves[0]}));
   ValueId recurrent = halves[1];
   if (cell_ == Cell::kLinearGru) {
-    // That of the candidate belongs to the product of the state.
+    // The recurrent bias of the candidate belongs to the product with the state.
     GP_TRY(const Values parts, gate_parts(recurrent));
     GP_TRY(const ValueId nothing, context_.emit_one("Sub", {parts[1], parts[1]}));
     GP_TRY(recurrent, context_.emit_one("Concat", {parts[0], nothing}, {{"axis", int64_t{0}}}));
@@ -216,7 +217,7 @@ Result<Values> Unrolling::gate_parts(ValueId list) {
   return context_.emit("Split", {list}, {{"axis", int64_t{0}}, {"sizes", sizes}}, 2);
 }
 
-/// The recurrent weights by which a state is multiplied: [H, H], or [H, 2 * H] of z and r and [H, H] of h, and the bias
+/// The recurrent weights that a state is multiplied by: [H, H], or [H, 2 * H] of z and r and [H, H] of h, and the bias
 /// that a linear GRU adds to the latter product.
 Result<Values> Unrolling::recurrence(int64_t direction) {
   GP_TRY(const ValueId r, row_of(2, direction));
@@ -234,7 +235,7 @@ Result<Values> Unrolling::recurrence(int64_t direction) {
   return weights;
 }
 
-/// (r * state) * R, or of a linear GRU r * (state * R + bias); none where it is zero.
+/// (r * state) * R, or for a linear GRU r * (state * R + bias); none if it is zero.
 Result<ValueId> Unrolling::reset_state(ValueId reset, ValueId state, const Values& recurrence) {
   if (cell_ == Cell::kGru) {
     if (!state.valid()) return state;
@@ -254,8 +255,8 @@ Result<ValueId> Unrolling::reset_state(ValueId reset, ValueId state, const Value
   return context_.emit_one("Mul", {reset, product});
 }
 
-/// z, r = sigmoid(sum + state * R), h = tanh(sum + reset_state); the next state is h + z * (state - h). No state is
-/// one of zeros.
+/// z, r = sigmoid(sum + state * R), h = tanh(sum + reset_state); the next state is h + z * (state - h). An invalid
+/// state is zero.
 Result<ValueId> Unrolling::next_gated(ValueId sum, ValueId state, const Values& recurrence) {
   const std::vector<int64_t> two{2 * hidden_.factor, hidden_.factor}, each(2, hidden_.factor);
   GP_TRY(const Values sums, context_.emit("Split", {sum}, {{"axis", int64_t{2}}, {"sizes", two}}, 2));
@@ -286,7 +287,7 @@ Result<ValueId> Unrolling::gate(ValueId sum, ValueId cell, ValueId peephole) {
   return context_.emit_one("Sigmoid", {sum});
 }
 
-/// i, f see the cell as it was, o as it becomes: f * cell + i * tanh(c); the next hidden state is o * tanh(cell).
+/// i and f see the previous cell, o the new one: f * cell + i * tanh(c); the next hidden state is o * tanh(cell).
 Result<Unrolling::State> Unrolling::next_cell(ValueId sum, const State& state, const Values& peepholes) {
   const std::vector<int64_t> sizes(4, hidden_.factor);
   GP_TRY(const Values sums, context_.emit("Split", {sum}, {{"axis", int64_t{2}}, {"sizes", sizes}}, 4));
@@ -321,7 +322,7 @@ Result<Unrolling::State> Unrolling::next_state(ValueId sum, const State& state, 
   return State{.hidden = hidden, .cell = {}};
 }
 
-/// Those of i, o and f, [H] each; none where the node has none.
+/// The peepholes of i, o and f, [H] each; none if the node has none.
 Result<Values> Unrolling::peepholes(int64_t direction) {
   if (!inputs_[7].valid()) return Values{};
   GP_TRY(const ValueId row, row_of(7, direction));
@@ -339,7 +340,7 @@ Result<Unrolling::State> Unrolling::first_state(int64_t direction) {
   return state;
 }
 
-/// Whether each step is one of its sequence, [1, B, 1]; none where all sequences have all steps.
+/// Whether each step is within its sequence, [1, B, 1]; none if all sequences have full length.
 Result<Values> Unrolling::step_masks() {
   if (!inputs_[4].valid()) return Values{};
   GP_TRY(const ValueId lengths,
@@ -353,7 +354,7 @@ Result<Values> Unrolling::step_masks() {
   return masks;
 }
 
-/// `value` where the mask holds, elsewhere the other one; no value is zero.
+/// `value` where the mask holds, elsewhere `otherwise`; an invalid value is zero.
 Result<ValueId> Unrolling::kept(ValueId mask, ValueId value, ValueId otherwise) {
   if (!value.valid()) return value;
   if (!otherwise.valid()) {
@@ -363,7 +364,7 @@ Result<ValueId> Unrolling::kept(ValueId mask, ValueId value, ValueId otherwise) 
   return context_.emit_one("Where", {mask, value, otherwise});
 }
 
-/// The states [1, B, H] after each step. Behind the end of a sequence its states stay and its results are zero; read
+/// The states [1, B, H] after each step. After the end of a sequence its states stay and its results are zero; read
 /// backward, it begins at its end.
 Result<Unrolling::Track> Unrolling::states(int64_t direction, bool backward) {
   const auto count = static_cast<size_t>(steps_.factor);
@@ -404,7 +405,7 @@ Status Unrolling::run() {
   steps_ = x[0], rows_ = x[1], hidden_ = r[2];
   if (inputs_[4].valid() && context_.type(4).shape != Shape{rows_})
     return context_.problem(Code::kBadModel, "needs one length for each sequence", "export the model again");
-  // A gate of a step takes four nodes.
+  // A gate takes four nodes per step.
   if (!context_.lowering().may_unroll(directions * steps_.factor * 4 * gates_))
     return context_.problem(
         Code::kLimitExceeded,

@@ -1,4 +1,4 @@
-// Reductions and what is made of them: axes become an attribute, and the forms without axes are spelled out.
+// Reductions and operators built on them: axes become an attribute, and the forms without axes are written out.
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// Of no numbers the largest is below all numbers, the smallest above; of none of two truths false and true.
+/// The extremum over an empty set: the lowest or highest number; for booleans, false or true.
 Result<double> extreme_of_none(NodeContext& context, bool largest) {
   const ir::DType type = context.type(0).dtype;
   if (type == ir::DType::kBool) return largest ? 0 : 1;
@@ -20,7 +20,7 @@ Result<double> extreme_of_none(NodeContext& context, bool largest) {
                          "cast to float or to int32 before it");
 }
 
-/// ReduceMax and ReduceMin: also of a dimension of size 0, and of booleans, which are 0 and 1.
+/// ReduceMax and ReduceMin: also of a dimension of size 0, and of booleans, which are treated as 0 and 1.
 Status lower_extreme(NodeContext& context, const std::vector<int64_t>& axes, ir::Attributes attributes) {
   ir::TensorType reduced = context.type(0);
   const bool keeps = attributes.get_int("keepdims", 1) != 0;
@@ -51,7 +51,7 @@ Status lower_reduce(NodeContext& context) {
   }
   GP_TRY(std::vector<int64_t> axes, context.axes(given, context.rank(0)));
   if (axes.empty() && context.int_attribute("noop_with_empty_axes", 0) != 0) {
-    // Of one element: its norm, square or logarithm; all others give the element itself.
+    // For a single element: its norm, square or logarithm; all others return the element itself.
     const std::string& op = context.node().op;
     const bool is_norm = op == "ReduceL1" || op == "ReduceL2";
     if (!is_norm && op != "ReduceSumSquare" && op != "ReduceLogSum") {
@@ -75,7 +75,7 @@ Status lower_reduce(NodeContext& context) {
                                                                             : Status(Ok{});
 }
 
-/// x / norm along an axis; a row of zeros stays one.
+/// x / norm along an axis; a row of zeros stays zero.
 Status lower_lp_normalization(NodeContext& context) {
   const int64_t power = context.int_attribute("p", 2);
   if (power != 1 && power != 2) return context.problem(Code::kBadModel, "its p is neither 1 nor 2", "export again");
@@ -100,7 +100,7 @@ Status lower_arg(NodeContext& context) {
                                {"select_last_index", context.int_attribute("select_last_index", 0)}});
 }
 
-/// Whether a bound of a Clip is a value like others: computed, or trained.
+/// Whether a bound of a Clip is a regular value: computed, or trained.
 bool is_value(NodeContext& context, size_t i) {
   if (context.known(i) == nullptr) return true;
   const Binding& bound = context.input(i);
@@ -108,7 +108,7 @@ bool is_value(NodeContext& context, size_t i) {
          context.lowering().scalar_trains(bound.name);
 }
 
-/// Clip with constant bounds, where an open one is infinite; Max and Min for others, in the order that Clip has.
+/// Clip with constant bounds, where a missing one is infinite; otherwise Max and Min, in the order that Clip uses.
 Status lower_clip(NodeContext& context) {
   struct Bound {
     size_t input;

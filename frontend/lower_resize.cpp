@@ -1,4 +1,4 @@
-// Resize: ATen's own function where it computes the same, else one matrix product per axis.
+// Resize: ATen's own function if it computes the same, otherwise one matrix product per axis.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// Larger weights would be most of the program's data.
+/// Larger weights would dominate the program's data.
 constexpr int64_t kMaxResizeWeights = int64_t{1} << 22;
 
 class Resize {
@@ -36,7 +36,7 @@ class Resize {
   NodeContext& context_;
   const ir::Shape shape_;
   ResizeForm form_;
-  /// The axes that the operands speak of, in their order; and what becomes of all axes.
+  /// The axes that the operands refer to, in their order; and the result for all axes.
   std::vector<int64_t> axes_;
   std::vector<ResizedAxis> resized_;
   bool has_scales_ = false, crops_ = false;
@@ -64,7 +64,7 @@ Status Resize::read_scales() {
   has_scales_ = true;
   for (size_t i = 0; i < scales.size(); ++i) {
     ResizedAxis& axis = resized_[static_cast<size_t>(axes_[i])];
-    // In float, as ONNX's inference has it: the float nearest to 0.7 is below it, and 10 rows become 7.
+    // In float, as ONNX's inference does: the float nearest to 0.7 is below it, and 10 rows become 7.
     const double size = std::floor(static_cast<float>(axis.before) * static_cast<float>(scales[i]));
     axis.scale = scales[i];
     axis.after = size >= 1 && size < 0x1p40 ? static_cast<int64_t>(size) : 0;
@@ -114,8 +114,8 @@ Status Resize::read_crop() {
   return Ok{};
 }
 
-/// ATen aligns the corners of whole cells, ONNX those of the scaled length. Which of the other forms ATen has, the row
-/// of the dictionary knows.
+/// ATen aligns the corners of whole cells, ONNX those of the scaled length. The dictionary's entry knows which of the
+/// other forms ATen has.
 bool Resize::aten_agrees() const {
   if (form_.antialias || form_.exclude_outside || crops_ ||
       context_.string_attribute("keep_aspect_ratio_policy", "stretch") != "stretch")
@@ -148,7 +148,7 @@ Result<ir::ValueId> Resize::constant(std::string_view what, ir::Shape shape, con
   return context_.constant(what, context_.type(0).dtype, std::move(shape), numbers);
 }
 
-/// The axis goes to the end, meets its matrix and goes back.
+/// Moves the axis to the end, multiplies by its matrix and moves it back.
 Result<ir::ValueId> Resize::resize_axis(ir::ValueId input, size_t axis) {
   const ResizedAxis& resized = resized_[axis];
   GP_TRY_VOID(context_.has_room_for(resized.before * resized.after));
