@@ -83,7 +83,7 @@ class BagLoop {
   NodeContext& context_;
   Lowering& lowering_;
   std::map<std::string, LoopValue> locals_;
-  /// The length of the bags, from the offsets that the body reads.
+  /// The length of the bags, from the offsets that the body reads, and the number of iterations.
   int64_t length_ = 0;
   Dim count_;
 };

@@ -1,4 +1,4 @@
-// NonZero, and which lowering a node takes that reads what a mask picks (frontend/selection.h).
+// NonZero, and the choice of lowering for nodes that read what a mask picks (frontend/selection.h).
 
 #include "frontend/lower_selection.h"
 
@@ -14,7 +14,7 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// The coordinates of the places of a mask that the file holds, of fixed sizes.
+/// The coordinates of the nonzero elements of a constant mask, with fixed sizes.
 Known coordinates_of(const Known& mask) {
   const size_t rank = mask.shape.size(), count = *known_count(mask.shape);
   std::vector<std::vector<Number>> found(rank);
@@ -31,8 +31,8 @@ Known coordinates_of(const Known& mask) {
   return coordinates;
 }
 
-/// Of a mask that does not depend on data; false where it does, or is too large. Exporters count so: by the places of
-/// ones.
+/// Handles a mask that does not depend on data; false if it does, or is too large. Exporters enumerate indices this
+/// way: as the nonzero places of ones.
 Result<bool> lower_known_non_zero(NodeContext& context) {
   const Known* mask = context.known(0);
   if (mask == nullptr || mask->shape.empty() || context.input(0).leaf) return false;
@@ -92,7 +92,7 @@ Status lower_first_rows(NodeContext& context) {
   return Ok{};
 }
 
-/// A tensor that has no places, repeated for each: rows.
+/// Expands a tensor without an axis of places to one row per place.
 Status repeat_for_places(NodeContext& context) {
   const auto refusal = refuse_selection(context, "repeats a tensor for picked places in a form that is not supported");
   GP_TRY(const Shape target, context.dims(1, "target shape"));
@@ -122,7 +122,7 @@ Status repeat_for_places(NodeContext& context) {
   return Ok{};
 }
 
-/// Equal numbers for each place, in another shape.
+/// Equal numbers for each place, reshaped.
 Status reshape_equal_numbers(NodeContext& context) {
   GP_TRY(const Shape target, reshape_target(context));
   Binding binding;
@@ -185,7 +185,7 @@ Status lower_on_selection(NodeContext& context) {
 }
 
 bool same_value(const ir::Graph& graph, ValueId a, ValueId b) {
-  constexpr int kMaxPairs = 256;  // of a mask and what it is compared from
+  constexpr int kMaxPairs = 256;  // pairs of a mask and its compared operand
   std::vector<std::pair<ValueId, ValueId>> open{{a, b}};
   for (int pairs = 0; !open.empty(); ++pairs) {
     const auto [one, other] = open.back();
@@ -226,7 +226,7 @@ Status note_count_of_mask(NodeContext& context) {
   const bool counts = sum != nullptr && sum->value.valid() && !ir::is_floating(sum->type.dtype) &&
                       std::ranges::all_of(sum->type.shape, [](Dim dim) { return dim == Dim::fixed(1); });
   if (!counts) return Ok{};
-  // A sum of all elements of a mask, cast and in any shape.
+  // A sum over all elements of a mask, cast and in any shape.
   ValueId value = context.input(0).value;
   while (value.valid() && graph.value(value).type.dtype != ir::DType::kBool && graph.value(value).producer.valid()) {
     const ir::Node& node = graph.node(graph.value(value).producer);
@@ -262,7 +262,7 @@ Result<ValueId> keep_picked(NodeContext& context, const Selection& selection, Va
 
 namespace {
 
-/// The node that makes the mask of what a node reads; empty where it reads none, or the mask is an input.
+/// The node that computes the mask behind a node's input; empty if there is none, or the mask is an input.
 ModelText origin_of_mask(NodeContext context) {
   Lowering& lowering = context.lowering();
   for (const std::string& name : context.node().inputs) {

@@ -1,5 +1,5 @@
-// Sequences of tensors whose number the file fixes: no node makes them, what reads them reads the tensors. torch.split
-// and torch.chunk arrive as SplitToSequence + SequenceAt with constant indices; both become Split.
+// Sequences of tensors whose length the file fixes: they are not represented by nodes; their readers read the tensors.
+// torch.split and torch.chunk arrive as SplitToSequence + SequenceAt with constant indices; both become Split.
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMaxParts = 4096;
 
-/// The sizes of the parts along a fixed axis: a list as given, or chunks of one size with a smaller last one.
+/// The sizes of the parts along a fixed axis: an explicit list, or chunks of equal size with a smaller last one.
 Result<std::vector<int64_t>> part_sizes(NodeContext& context, int64_t size, std::vector<int64_t> given, bool chunks) {
   if (chunks) {
     const int64_t chunk = given.empty() ? 1 : given[0];
@@ -31,7 +31,7 @@ Result<std::vector<int64_t>> part_sizes(NodeContext& context, int64_t size, std:
   return given;
 }
 
-/// The parts' axis size; the batch axis cannot be cut.
+/// The size of the axis that is split; the batch axis cannot be split.
 Result<int64_t> fixed_size(NodeContext& context, int64_t axis) {
   const ir::Dim dim = context.type(0).shape[static_cast<size_t>(axis)];
   if (dim.is_fixed()) return dim.factor;
@@ -42,7 +42,7 @@ Result<int64_t> fixed_size(NodeContext& context, int64_t axis) {
       "or is exported with one kind only");
 }
 
-/// The parts of a list that is known while importing, such as a shape, are known too.
+/// The parts of a list that is known at import time, such as a shape, are known too.
 void bind_known_parts(NodeContext& context, const Known& list, const std::vector<int64_t>& sizes) {
   size_t from = 0;
   for (size_t part = 0; part < sizes.size(); ++part) {
@@ -82,7 +82,7 @@ Status lower_split(NodeContext& context) {
   return Ok{};
 }
 
-/// The tensors of a sequence; those that a loop over bags has filled are no list.
+/// The tensors of a sequence; those that a loop over bags has filled are not a list.
 Result<std::vector<ir::ValueId>> sequence_of(NodeContext& context) {
   const Binding& binding = context.input(0);
   if (!binding.sequence.empty() || binding.is_empty_sequence) return binding.sequence;
@@ -124,7 +124,7 @@ Status lower_split_to_sequence(NodeContext& context) {
   return Ok{};
 }
 
-/// Input i as a place among `count`; `fallback` where it is not given.
+/// Input i as an index into `count` elements; `fallback` if it is not given.
 Result<size_t> place_in_sequence(NodeContext& context, size_t i, size_t count, int64_t fallback) {
   std::vector<int64_t> position = {fallback};
   if (context.has_input(i)) {
@@ -150,7 +150,7 @@ Status lower_sequence_empty(NodeContext& context) {
   return Ok{};
 }
 
-/// In front of the place, of which there is one more than tensors: the end.
+/// Inserts before the index, which may also be the end.
 Status lower_sequence_insert(NodeContext& context) {
   GP_TRY(std::vector<ir::ValueId> sequence, sequence_of(context));
   if (std::ssize(sequence) >= kMaxParts)
@@ -186,7 +186,7 @@ Status lower_sequence_length(NodeContext& context) {
   return Ok{};
 }
 
-/// What a loop has stacked, [n, m, ...], is [n * m, ...] joined along its first axis.
+/// What a loop has stacked, [n, m, ...], becomes [n * m, ...], concatenated along its first axis.
 Status join_stacked(NodeContext& context, ir::ValueId stacked) {
   const ir::Shape shape = context.lowering().graph().value(stacked).type.shape;
   if (context.int_attribute("axis", 0) != 0 || shape.size() < 2)
@@ -225,7 +225,7 @@ Status lower_sequence_construct(NodeContext& context) {
   return Ok{};
 }
 
-/// 0, L, 2 L, ..., and its end: the offsets of bags of one length.
+/// 0, L, 2 L, ..., and the end: the offsets of bags of equal length.
 std::optional<BagOffsets> bag_offsets(NodeContext& context) {
   if (context.node().inputs.size() != 2 || context.int_attribute("axis", 0) != 0) return std::nullopt;
   const ir::Graph& graph = context.lowering().graph();
@@ -244,7 +244,7 @@ std::optional<BagOffsets> bag_offsets(NodeContext& context) {
   return BagOffsets{.bags = bags, .length = static_cast<int64_t>(length)};
 }
 
-/// The offsets of bags that data give, one of each sample, and the end of the last bag.
+/// Data-dependent bag offsets, one per sample, followed by the end of the last bag.
 bool ends_bags_of_data(NodeContext& context) {
   if (context.node().inputs.size() != 2 || context.int_attribute("axis", 0) != 0 || context.rank(0) != 1) return false;
   const ir::TensorType type = context.type(0);
@@ -253,7 +253,7 @@ bool ends_bags_of_data(NodeContext& context) {
          end != nullptr && end->elements.size() == 1 && context.rank(1) == 1;
 }
 
-/// The operand of a list of sizes that is a number of the data, where others tell how many samples there are.
+/// The operand of a list of sizes that is data-dependent, while others give the number of samples.
 std::optional<std::string> size_of_data(NodeContext& context) {
   std::optional<std::string> found;
   bool counts_samples = false;

@@ -11,15 +11,15 @@ namespace {
 using ir::Dim;
 using ir::Shape;
 
-/// a / b where it is a whole multiple at every sample count.
+/// a / b if it is a whole multiple at every sample count.
 std::optional<Dim> quotient(Dim a, Dim b) {
   if (b.factor == 0 || a.power < b.power || a.factor % b.factor != 0) return std::nullopt;
   return Dim{a.factor / b.factor, a.power - b.power};
 }
 
-/// In a file with a fixed batch n, a Reshape target may hold n as a constant. Where the batch is the first axis and the
-/// leading target dim equals the leading traced size, or the product of the first few, rows stay rows, so the batch
-/// goes to the leading dim. Elsewhere the target stays and the check below refuses it.
+/// In a file with a fixed batch n, a Reshape target may contain n as a constant. If the batch is the first axis and the
+/// leading target dim equals the leading traced size, or the product of the first few, rows stay rows, so the leading
+/// dim becomes the batch. Otherwise the target stays and the check below rejects it.
 void rebind_batch(NodeContext& context, Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
   const Shape& from = context.type(0).shape;
@@ -46,7 +46,7 @@ Status emit_reshape(NodeContext& context, Shape target) {
   GP_TRY(const ir::ValueId input, context.value(0));
   const bool is_empty = std::ranges::any_of(target, [](Dim dim) { return dim.factor == 0; });
   ir::Attributes attributes{{"shape", std::move(target)}};
-  if (is_empty) attributes.set("allowzero", int64_t{1});  // a size, no copy
+  if (is_empty) attributes.set("allowzero", int64_t{1});  // 0 is a size, not a copy
   return context.emit_outputs("Reshape", {input}, std::move(attributes));
 }
 
@@ -67,7 +67,7 @@ Status lower_flatten(NodeContext& context) {
   return emit_reshape(context, {*left, *right});
 }
 
-/// An axis that holds the batch expands to itself alone: where the file holds its traced size, that is what is meant.
+/// An axis that contains the batch only expands to itself: if the file has its traced size, the batch is meant.
 void rebind_expand(NodeContext& context, Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
   const Shape& from = context.type(0).shape;
@@ -79,8 +79,8 @@ void rebind_expand(NodeContext& context, Shape& target) {
   }
 }
 
-/// A constant whose elements are all equal, such as the zeros of an LSTM's first state, and that has the traced batch
-/// where the target has the batch, is as large as the target at every batch. Whether it was one.
+/// A constant whose elements are all equal, such as the zeros of an LSTM's initial state, and that has the traced batch
+/// where the target has the batch, is expanded to the size of the target at every batch. Returns whether it was one.
 bool rebind_filled(NodeContext& context, const Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
   const Known* known = context.known(0);
@@ -133,7 +133,7 @@ Status lower_squeeze(NodeContext& context) {
   if (context.has_input(1)) {
     GP_TRY(const std::vector<int64_t> given, context.integers(1, "axes"));
     GP_TRY(axes, context.axes(given, context.rank(0)));
-    // torch.squeeze leaves an axis of another size than 1, and its exporter writes it all the same.
+    // torch.squeeze ignores an axis whose size is not 1, but its exporter writes the axis anyway.
     if (context.lowering().from_torch())
       std::erase_if(axes,
                     [&](int64_t axis) { return context.type(0).shape[static_cast<size_t>(axis)] != Dim::fixed(1); });
@@ -158,8 +158,8 @@ Status lower_transpose(NodeContext& context) {
   return context.emit_outputs("Transpose", {input}, {{"perm", std::move(perm)}});
 }
 
-/// `value` repeated along an axis of `size` elements so many times, which the batch decides: copies along an axis of
-/// their own, joined with it. So the samples, or whole copies of them, come first in the axis.
+/// Repeats `value` along an axis of `size` elements a batch-dependent number of times: the copies form an axis of their
+/// own, which is then joined with it. So the samples, or whole copies of them, come first in the axis.
 Result<ir::ValueId> repeat_by_batch(NodeContext& context, ir::ValueId value, size_t axis, Dim times) {
   const auto at = static_cast<int64_t>(axis);
   Shape shape = context.lowering().graph().value(value).type.shape;
@@ -204,7 +204,7 @@ Status lower_tile(NodeContext& context) {
   return Ok{};
 }
 
-/// Rows of one axis from -before to size + after, as if the axis went round: cuts of the input, joined.
+/// Rows -before to size + after of one axis, wrapping around (circular padding): slices of the input, concatenated.
 Result<ir::ValueId> wrap_axis(NodeContext& context, ir::ValueId input, int64_t axis, int64_t before, int64_t after) {
   constexpr int64_t kMaxRounds = 64;
   const Dim dim = context.lowering().graph().value(input).type.shape[static_cast<size_t>(axis)];
@@ -234,7 +234,7 @@ Result<ir::ValueId> wrap_axis(NodeContext& context, ir::ValueId input, int64_t a
   return joined[0];
 }
 
-/// Pad in mode wrap, axis after axis: corners are wrapped twice.
+/// Pad in mode wrap, one axis after the other: corners are wrapped twice.
 Status wrap(NodeContext& context, const std::vector<int64_t>& pads) {
   GP_TRY(ir::ValueId value, context.value(0));
   const size_t rank = pads.size() / 2;
@@ -273,7 +273,7 @@ Status lower_pad(NodeContext& context) {
   return context.emit_outputs("Pad", {input}, {{"pads", std::move(pads)}, {"value", fill}, {"mode", mode}});
 }
 
-/// DepthToSpace (PixelShuffle) and SpaceToDepth: blocks of channels and blocks of pixels change places.
+/// DepthToSpace (PixelShuffle) and SpaceToDepth: swap blocks of channels with blocks of pixels.
 Status lower_blocks(NodeContext& context) {
   const bool to_space = context.node().op == "DepthToSpace";
   const int64_t block = context.int_attribute("blocksize", 0);

@@ -1,4 +1,4 @@
-// Slices between places that data say. How many elements lie in between no shape can say, so a mask picks them
+// Slices with data-dependent bounds. No shape can express how many elements lie in between, so a mask picks them
 // (frontend/selection.h).
 
 #include "frontend/lower_selection.h"
@@ -10,7 +10,7 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// A number of the data, or one that is known and the same for every batch.
+/// A data-dependent number, or one that is known and the same for every batch.
 bool is_bound(NodeContext& context, size_t i) {
   const Binding& bound = context.input(i);
   const bool is_one = bound.type.shape.empty() || bound.type.shape == Shape{Dim::fixed(1)};
@@ -18,7 +18,7 @@ bool is_bound(NodeContext& context, size_t i) {
   return bound.known ? bound.known->elements[0].is_fixed() : bound.value.valid();
 }
 
-/// The axis that is cut; nothing where the node has another form.
+/// The axis that is sliced; nothing if the node has another form.
 std::optional<size_t> cut_axis(NodeContext& context) {
   const auto number = [&](size_t i, int64_t otherwise) -> std::optional<int64_t> {
     if (!context.has_input(i)) return otherwise;
@@ -35,7 +35,7 @@ std::optional<size_t> cut_axis(NodeContext& context) {
   return static_cast<size_t>(counted);
 }
 
-/// Input i as one number of int64, counted from the end where it is negative.
+/// Input i as an int64 scalar; a negative one counts from the end.
 Result<ValueId> bound_of(NodeContext& context, size_t i, int64_t size) {
   GP_TRY(ValueId bound, context.value(i));
   if (context.type(i).dtype != ir::DType::kInt64) {

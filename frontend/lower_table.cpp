@@ -22,7 +22,7 @@ const std::map<std::string_view, Handler>& handlers() {
   return kHandlers;
 }
 
-/// Ops with an "axis" attribute and its default, where it has one.
+/// Ops with an "axis" attribute and its default, if there is one.
 const std::map<std::string_view, int64_t>& axis_defaults() {
   static const std::map<std::string_view, int64_t> kDefaults = {
       {"Softmax", -1}, {"LogSoftmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1}, {"GatherElements", 0},
@@ -39,8 +39,8 @@ Handler find_handler(std::string_view op) {
 }
 
 bool is_supported(const OnnxNode& node) {
-  // Rows that only the compiler makes have names too; check_nodes has seen no schema of theirs. Its Attention is a
-  // fused one that means less than ONNX's, which is read by its function body.
+  // Entries that only the compiler creates have names too; check_nodes knows no schema for them. Its Attention is a
+  // fused op with a narrower meaning than ONNX's, which is expanded by its function body.
   if (node.op == "Attention") return false;
   return node.domain.empty() && is_onnx_operator(node.op) &&
          (find_handler(node.op) != nullptr || ops::find_op(node.op) != nullptr);
@@ -50,7 +50,7 @@ Status lower_plain(NodeContext& context) {
   ir::Attributes attributes;
   for (const Attribute& attribute : context.node().attributes) {
     using Kind = Attribute::Kind;
-    // stash_type names the type that ONNX computes statistics in; the rows always use float32 or wider.
+    // stash_type names the type in which ONNX computes statistics; our operators always use float32 or wider.
     if (attribute.name == "stash_type") continue;
     if (attribute.kind == Kind::kInt) attributes.set(attribute.name, attribute.i);
     if (attribute.kind == Kind::kFloat) attributes.set(attribute.name, attribute.f);

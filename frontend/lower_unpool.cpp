@@ -1,5 +1,5 @@
-// MaxUnpool: every maximum back at its place, zeros elsewhere. Places are numbered through the whole tensor, so that of
-// a sample among its own elements is what remains of a division by their number.
+// MaxUnpool: puts every maximum back at its index, zeros elsewhere. Indices count through the whole tensor, so the
+// index within a sample is the remainder of a division by the sample's number of elements.
 
 #include "frontend/node_context.h"
 #include "ops/infer_helpers.h"
@@ -12,7 +12,7 @@ using ir::Shape;
 using ir::ValueId;
 using Ints = std::vector<int64_t>;
 
-/// The shape of what was pooled, [N, C, ..].
+/// The shape of the pool's input, [N, C, ..].
 Result<Shape> unpooled_shape(NodeContext& context) {
   const Shape x = context.type(0).shape;
   const Ints kernel = context.ints_attribute("kernel_shape");
@@ -34,7 +34,7 @@ Result<Shape> unpooled_shape(NodeContext& context) {
                          "export the model again");
 }
 
-/// `output_shape` adds zeros behind.
+/// `output_shape` appends zeros.
 Status bind_padded(NodeContext& context, ValueId value, const Shape& shape) {
   if (!context.has_input(2)) {
     context.bind(0, value);
@@ -54,8 +54,8 @@ Status bind_padded(NodeContext& context, ValueId value, const Shape& shape) {
   return context.emit_outputs("Pad", {value}, {{"pads", pads}, {"mode", std::string("constant")}, {"value", 0.0}});
 }
 
-/// The places within a sample of `elements` elements. Those of a MaxPool are a sum whose last operand counts the
-/// samples.
+/// The indices within a sample of `elements` elements. Those of a MaxPool are a sum whose last operand is the sample's
+/// offset.
 Result<ValueId> places_in_sample(NodeContext& context, int64_t elements) {
   GP_TRY(const ValueId places, context.value(1));
   const ir::Graph& graph = context.lowering().graph();

@@ -6,8 +6,8 @@ namespace {
 using ir::DType;
 using ir::ValueId;
 
-/// On the bits of numbers of uint64, held by int64. The order of the two types is the same once 2^63 is added, and half
-/// of a number is below 2^63.
+/// Works on the bits of uint64 numbers held in int64. After adding 2^63 the order of the two types is the same, and
+/// half of a number is below 2^63.
 class UnsignedArithmetic {
  public:
   explicit UnsignedArithmetic(NodeContext& context) : context_(context) {}
@@ -15,7 +15,7 @@ class UnsignedArithmetic {
   Status begin() {
     GP_TRY(zero_, context_.scalar(0, DType::kInt64));
     GP_TRY(one_, context_.scalar(1, DType::kInt64));
-    // -2^63 in factors that a Full of integers takes.
+    // -2^63 as a product of factors that a Full of integers accepts.
     GP_TRY(const ValueId low, context_.scalar(0x1p32, DType::kInt64));
     GP_TRY(const ValueId high, context_.scalar(-0x1p31, DType::kInt64));
     GP_TRY(least_, make("Mul", {low, high}));
@@ -32,7 +32,7 @@ class UnsignedArithmetic {
   }
 
   Result<ValueId> quotient(ValueId number, ValueId divisor) {
-    // A divisor from 2^63 on, negative here, goes once into what is not below it.
+    // A divisor of at least 2^63, negative here, fits exactly once into any number that is not smaller.
     GP_TRY(const ValueId is_large, make("Less", {divisor, zero_}));
     GP_TRY(const ValueId small, make("Where", {is_large, one_, divisor}));
     GP_TRY(const ValueId once, one_unless_below(number, divisor));

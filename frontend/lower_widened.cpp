@@ -1,8 +1,8 @@
 // Nodes on types that no operator computes in: unsigned integers of more than a byte, small floats and integers of less
-// than a byte. Their operands are cast to a wider type, and results of their type back.
+// than a byte. Their operands are cast to a wider type, and results of the original type back.
 //
-// Sums and products modulo 2^64 have the same bits in int64 and uint64. Where the order of two numbers matters, those
-// of uint64 are moved by 2^63, which keeps the order and makes it that of int64.
+// Sums and products modulo 2^64 have the same bits in int64 and uint64. If the order of two uint64 numbers matters,
+// both are shifted by 2^63, which preserves their order in int64.
 
 #include "frontend/lower_widened.h"
 
@@ -18,14 +18,14 @@ namespace {
 using ir::DType;
 using Names = std::set<std::string_view>;
 
-/// Cast, or only look at types and shapes.
+/// The op casts, or only reads types and shapes.
 bool casts_itself(std::string_view op) {
   static const Names kOps = {"Cast", "CastLike",         "BitCast",        "Identity",        "Shape",        "Size",
                              "If",   "DequantizeLinear", "QuantizeLinear", "ConstantOfShape", "QLinearMatMul"};
   return kOps.count(op) > 0;
 }
 
-/// Elements are moved and nothing is asked of their type.
+/// The op only moves elements and does not depend on their type.
 bool only_moves(std::string_view op) {
   static const Names kOps = {"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice"};
   return kOps.count(op) > 0;
@@ -37,7 +37,7 @@ bool compares(std::string_view op) {
   return kOps.count(op) > 0;
 }
 
-/// Exact modulo 2^64, whatever the sign is taken for.
+/// The result is exact modulo 2^64, signed or unsigned.
 bool is_modular(const OnnxNode& node) {
   static const Names kOps = {"Add",       "Sub",          "Mul",          "Sum",       "Equal",          "Where",
                              "ReduceSum", "CumSum",       "BitwiseAnd",   "BitwiseOr", "BitwiseXor",     "BitwiseNot",
@@ -49,7 +49,7 @@ bool is_modular(const OnnxNode& node) {
   return kOps.count(node.op) > 0 || (node.op == "BitShift" && direction != nullptr && direction->s == "LEFT");
 }
 
-/// Whose element type the results have by ONNX's rules, where they have that of an input.
+/// The input that determines the element type of the results by ONNX's rules, if it is that of an input.
 size_t deciding_input(std::string_view op) { return op == "OneHot" ? 2 : op == "Where" ? 1 : 0; }
 
 DType wider(DType dtype) {
@@ -75,9 +75,9 @@ class Widening {
 
   NodeContext context_;
   OnnxNode widened_;
-  /// Of the input whose type the results have; none where that was not widened.
+  /// The type of the input that determines the results' type; none if that input was not widened.
   std::optional<DType> from_;
-  /// Those of uint64 were moved.
+  /// Whether operands of uint64 were shifted by 2^63.
   bool moved_ = false;
 };
 
@@ -88,7 +88,7 @@ Result<ir::ValueId> Widening::cast(ir::ValueId value, DType to, bool saturate) {
 }
 
 Result<ir::ValueId> Widening::moved_by_half(ir::ValueId value) {
-  // -2^63 in factors that a Full of integers takes.
+  // -2^63 as a product of factors that a Full of integers accepts.
   GP_TRY(const ir::ValueId low, context_.scalar(0x1p32, DType::kInt64));
   GP_TRY(const ir::ValueId high, context_.scalar(-0x1p31, DType::kInt64));
   GP_TRY(const auto half, context_.emit("Mul", {low, high}, {}));
@@ -104,7 +104,7 @@ Result<OnnxNode> Widening::operands() {
     if (dtype == DType::kUInt64 && !compares(op) && !is_modular(widened_) && op != "Pow")
       return context_.problem(Code::kUnsupportedType, "is not exact on uint64 in every case",
                               "cast its operands to int64 if they are below 2^63");
-    // The power of a float is one of floats.
+    // Pow with a float base is computed in floats.
     DType to = wider(dtype);
     if (op == "Pow" && ir::is_floating(context_.type(0).dtype)) to = context_.type(0).dtype;
     if (op == "Pow" && i == 0 && dtype == DType::kUInt64)

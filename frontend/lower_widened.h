@@ -1,14 +1,14 @@
 #pragma once
-// Nodes on element types that no operator computes in are lowered on wider ones.
+// Lowers nodes on element types that no operator computes in, using wider ones.
 
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
 
-/// Whether an operand has a type that is stored and moved only, and the node does more than that or a cast.
+/// Whether an operand has a storage-only type, and the node does more than move or cast it.
 bool needs_widening(Lowering& lowering, const OnnxNode& node);
-/// Lowers the node by its handler on operands cast to int64, int32 or float32, and casts the results back; wraps around
-/// as its own type would. Refused where that would not be exact: powers and the like on uint64.
+/// Lowers the node by its handler on operands cast to int64, int32 or float32, and casts the results back, with the
+/// wrap-around of the original type. Rejected if that would not be exact: powers and similar ops on uint64.
 Status lower_widened(Lowering& lowering, const OnnxNode& node, Handler handler);
 
 }  // namespace graphpipe::frontend

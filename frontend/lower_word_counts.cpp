@@ -1,5 +1,6 @@
-// TfIdfVectorizer on numbers: how often each of a list of n-grams occurs in a row, words of an n-gram being up to some
-// words apart (https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html). Every n-gram is compared at every place.
+// TfIdfVectorizer on numbers: how often each of a list of n-grams occurs in a row, where the words of an n-gram may be
+// some words apart (https://onnx.ai/onnx/operators/onnx__TfIdfVectorizer.html). Every n-gram is compared at every
+// position.
 
 #include <algorithm>
 
@@ -23,7 +24,7 @@ class WordCounts {
   Status read_form();
   /// Word `place` of each of `grams` n-grams of `length` words.
   Result<ValueId> words(int64_t length, int64_t grams, int64_t place);
-  /// [rows, grams]: how often those of `length` words occur, `apart` being the distance of their words.
+  /// [rows, grams]: how often those with `length` words occur, at distance `apart` between words.
   Result<ValueId> occurrences(ValueId rows, int64_t length, int64_t apart);
   Result<ValueId> counts(ValueId rows);
   Result<ValueId> weighed(ValueId counts);
@@ -34,7 +35,7 @@ class WordCounts {
   }
 
   NodeContext& context_;
-  /// The n-grams one behind the other by length; where those of each length begin; the column of each.
+  /// The n-grams in order of length; the start of each length; the column of each.
   Ints pool_, first_, columns_;
   std::vector<double> weights_;
   int64_t shortest_ = 1, longest_ = 1, apart_ = 0, row_length_ = 0, width_ = 0;
@@ -119,7 +120,7 @@ Result<ValueId> WordCounts::counts(ValueId rows) {
   for (int64_t length = 1; length <= longest_; ++length) {
     const int64_t grams = grams_of(length);
     ValueId total;
-    // Of one word, how far words are apart does not matter.
+    // For single words, the distance does not matter.
     for (int64_t apart = 1; length >= shortest_ && grams > 0 && apart <= (length == 1 ? 1 : apart_ + 1); ++apart) {
       if ((length - 1) * apart >= row_length_) break;
       GP_TRY(ValueId number, occurrences(rows, length, apart));

@@ -41,7 +41,7 @@ void Lowering::bind(const std::string& name, Binding binding) {
 
 void Lowering::bind_value(const std::string& name, ir::ValueId value) {
   Binding binding;
-  if (Binding* existing = find(name)) binding = *existing;  // what was folded of it stays known
+  if (Binding* existing = find(name)) binding = *existing;  // it stays known if it was folded
   binding.type = graph_.value(value).type;
   binding.value = value;
   bind(name, std::move(binding));
@@ -49,7 +49,8 @@ void Lowering::bind_value(const std::string& name, ir::ValueId value) {
 
 namespace {
 
-/// The name, or the next of NAME2, NAME3, ... (behind the mark) that is free. Loops take a name thousands of times.
+/// The name, or the next of NAME2, NAME3, ... (with the mark before the number) that is free. Loops request a name
+/// thousands of times.
 template <typename IsFree>
 std::string numbered(const std::string& name, std::string_view mark, LastNumbers& last, IsFree is_free) {
   std::string unique = name;
@@ -66,7 +67,7 @@ std::string Lowering::unused_name(const std::string& wanted) {
 void Lowering::bind_alias(const std::string& alias, const std::string& of) {
   Binding* original = find(of);
   GP_CHECK(original != nullptr);
-  // The parameter must exist once, so it is made before the copy.
+  // The parameter must exist only once, so it is created before the copy.
   if (original->data && !original->value.valid()) (void)value_of(*original, OnnxNode{});
   Binding copy = *original;
   bind(alias, std::move(copy));
@@ -153,7 +154,7 @@ Result<ir::ValueId> Lowering::value_of(Binding& binding, const OnnxNode& reader)
     return NodeContext(*this, reader)
         .problem(Code::kUnsupportedOp, "reads the offsets of bags, of which there is one more than samples",
                  "give nn.EmbeddingBag ids of shape [samples, ids] instead of offsets");
-  GP_CHECK(binding.known.has_value());  // a type alone is bound only where nothing reads an element
+  GP_CHECK(binding.known.has_value());  // only a type is bound if nothing reads an element
   GP_TRY(binding.value, make_constant(binding, reader));
   return binding.value;
 }
@@ -165,7 +166,7 @@ Result<ir::ValueId> Lowering::make_constant(Binding& binding, const OnnxNode& re
       std::any_of(known.shape.begin(), known.shape.end(), [](ir::Dim dim) { return !dim.is_fixed(); });
   if (depends_on_batch && counts_places(known.elements[0])) return make_count(known, reader);
   if (depends_on_batch) return make_filled(binding, reader);
-  // A double holds integers up to 2^53 exactly.
+  // A double represents integers up to 2^53 exactly.
   const bool fills = known.uniform && (ir::is_floating(known.dtype) || std::abs(known.elements[0].factor()) <= 9e15);
   if (!fills && !known_count(known.shape))
     return NodeContext(*this, reader)
@@ -183,7 +184,7 @@ Result<ir::ValueId> Lowering::make_count(const Known& known, const OnnxNode& rea
   NodeContext context(*this, reader);
   const Number& number = known.elements[0];
   const size_t index = selection_of(number.power);
-  // A high power of the batch looks like a number of places, of a mask that there is not.
+  // A high power of the batch looks like a number of places of a nonexistent mask.
   if (index >= selections_.size()) return refuse_selection(context, "reads a power of the batch that is too high");
   const Selection& selection = selections_[index];
   if (known.elements.size() != 1 || number.power != picked_places(index, selection.box).power)
@@ -223,7 +224,7 @@ bool Lowering::inputs_are_sound(const OnnxNode& node) {
 
 namespace {
 
-/// Shape and Size need the type of their input only.
+/// Shape and Size only need the type of their input.
 std::optional<Known> shape_of(const OnnxNode& node, const ir::TensorType& type) {
   if (node.op == "Size") {
     const std::optional<ir::Dim> count = ir::element_count(type.shape);
@@ -259,7 +260,7 @@ bool Lowering::fold(const OnnxNode& node) {
     std::vector<const Known*> inputs;
     for (const std::string& name : node.inputs) {
       const Binding* input = name.empty() ? nullptr : find(name);
-      // Rules take what is not known for absent, which it is not.
+      // Evaluation rules treat unknown inputs as absent, which they are not.
       const bool is_needed = !name.empty() && !inputs.empty() && node.op != "CastLike";
       if (is_needed && (input == nullptr || !input->known)) return false;
       inputs.push_back(input != nullptr && input->known ? &*input->known : nullptr);
@@ -277,15 +278,15 @@ bool Lowering::fold(const OnnxNode& node) {
     }
   }
   if (!result) return false;
-  if (node.op == "Range") leaf = false;  // bounds are no weights
+  if (node.op == "Range") leaf = false;  // bounds are not weights
   if (node.op == "ConstantOfShape" || node.op == "Expand") suspect_batch(node, result->shape);
   Binding binding;
   binding.type = {result->dtype, result->shape};
   binding.leaf = leaf;
   binding.from_shapes = from_shapes;
   if (node.op == "ConstantOfShape" && !from_torch_ && !from_shapes && may_be_weight(*result)) {
-    // Graphs without weights write each one as a filled tensor: it becomes a parameter. PyTorch writes masks so, and
-    // the body of Attention, for which it counts the values' sizes.
+    // Graphs without weights write each weight as a filled tensor: it becomes a parameter. PyTorch also writes masks
+    // this way, as does the body of Attention, for which it reads the sizes of values.
     binding.data = ir::FilledData{result->elements[0].real};
     binding.origin = ParamOrigin::kConstantNode;
     binding.leaf = true;
@@ -353,8 +354,8 @@ std::string Lowering::suspects(int64_t batch) const {
 
 namespace {
 
-/// Shapes that must agree axis by axis: those of operands that broadcast or are joined, and of a Reshape the numbers of
-/// elements before and after. None of other operators.
+/// Shapes that must agree axis by axis: those of operands that broadcast or are concatenated, and for a Reshape the
+/// numbers of elements before and after. None for other operators.
 std::vector<ir::Shape> operands_of(Lowering& lowering, const OnnxNode& node) {
   std::vector<ir::Shape> shapes;
   const bool broadcasts = ops::dependence_of(node.op) == ops::Dependence::kElement || node.op == "Expand";
@@ -389,7 +390,7 @@ void Lowering::blame_batch(const OnnxNode& node, Diagnostic& problem) {
 void Lowering::lower(const OnnxNode& node) {
   const bool sound = inputs_are_sound(node);
   if (sound && fold(node)) return;
-  // Said of every node, also below one that failed.
+  // Checked for every node, even after a failed one.
   if (!is_supported(node)) report_unsupported(node);
   if (!sound || !is_supported(node)) return poison(node);
   NodeContext context(*this, node);

@@ -1,10 +1,10 @@
 #pragma once
-// The walk that turns ONNX nodes into nodes of the operator graph.
+// Converts ONNX nodes into nodes of the operator graph.
 //
-// Every ONNX value has a Binding: what is known of it, and the graph value that holds it once somebody needs one.
-// Shape arithmetic stays known and never becomes a node; an initializer becomes a parameter when a node reads it.
-// A node that fails is reported and its outputs are poisoned, so that one walk finds all problems and no problem is
-// reported through its consequences.
+// Every ONNX value has a Binding: what is known about it, and the graph value that holds it once a node needs one.
+// Shape arithmetic stays known and never becomes a node; an initializer becomes a parameter when a node reads it. A
+// node that fails is reported and its outputs are poisoned, so that one walk finds all problems and reports none that
+// are only consequences of others.
 
 #include <functional>
 #include <map>
@@ -23,13 +23,13 @@
 
 namespace graphpipe::frontend {
 
-/// Where a parameter came from; the parameter decisions read it.
+/// Where a parameter came from; the parameter decisions use it.
 enum class ParamOrigin : uint8_t { kInitializer, kConstantNode, kFolded };
 
-/// The last number behind each name that is numbered.
+/// The last number used for each name that is numbered.
 using LastNumbers = std::unordered_map<std::string, int>;
 
-/// The list first * length, (first + 1) * length, ..., bags * length, by which a loop finds its bags.
+/// The list first * length, (first + 1) * length, ..., bags * length, with which a loop finds its bags.
 struct BagOffsets {
   ir::Dim bags;
   int64_t length = 0;
@@ -39,35 +39,35 @@ struct BagOffsets {
 struct Binding {
   ir::TensorType type;
   std::optional<Known> known;
-  /// Known, but a parameter may hang on it: nodes that read it are lowered, not folded away.
+  /// Known, but possibly a parameter: nodes that read it are lowered, not folded.
   bool leaf = false;
   /// Known from the shapes of values.
   bool from_shapes = false;
   /// Invalid until a node reads it.
   ir::ValueId value;
-  /// Where a parameter's data lie, until it is made.
+  /// Where a parameter's data are, until it is created.
   std::optional<ir::DataSource> data;
   ParamOrigin origin = ParamOrigin::kInitializer;
   std::string name;
-  /// The tensors of a sequence that the file makes of so many.
+  /// The tensors of a sequence whose length the file fixes.
   std::vector<ir::ValueId> sequence;
-  /// A sequence of none.
+  /// An empty sequence.
   bool is_empty_sequence = false;
-  /// An optional value that is not there.
+  /// An absent optional value.
   bool is_absent = false;
   /// The sequence that a loop has filled, its elements stacked along a new first axis.
   ir::ValueId stacked;
   std::optional<BagOffsets> offsets;
-  /// It is the first rows of this value (frontend/first_rows.h); `value` is invalid.
+  /// The first rows of this value (frontend/first_rows.h); `value` is invalid.
   ir::ValueId first_rows_of;
-  /// It has an axis of the places that a mask picks.
+  /// It has an axis of places that a mask picks.
   std::optional<Selected> selected;
   /// Its node failed.
   bool poisoned = false;
 };
 
 bool is_sequence(const Binding& binding);
-/// Sequences have none, and that of all offsets of bags, bags + 1, has no form.
+/// Sequences have none, and the number of all bag offsets, bags + 1, cannot be expressed.
 bool has_shape(const Binding& binding);
 
 class Lowering {
@@ -84,51 +84,51 @@ class Lowering {
   const ImportRequest& request() const { return request_; }
   /// The fixed batch that was re-bound, or 0.
   int64_t traced_batch() const { return traced_batch_; }
-  /// Remembers a node whose constant shape may hold the batch of the export: where the import fails, it is named.
+  /// Remembers a node whose constant shape may contain the batch of the export: if the import fails, it is named.
   void suspect_batch(const OnnxNode& node, const ir::Shape& constant);
-  /// Words on which nodes' constants may hold a batch of this size; of any size for 0.
+  /// Text on which nodes' constants may contain a batch of this size; of any size for 0.
   std::string suspects(int64_t batch) const;
   /// The exporter follows PyTorch's conventions.
   bool from_torch() const { return from_torch_; }
-  /// Whether an initializer of this name trains wherever a scalar may (parameters.h).
+  /// Whether an initializer of this name trains even if it is a scalar (parameters.h).
   bool scalar_trains(const std::string& name) const { return scalar_trains_(name); }
   ir::Graph& graph() { return graph_; }
   Diagnostics& problems() { return problems_; }
   Diagnostics& notes() { return notes_; }
-  /// Of the NonZero nodes so far.
+  /// Those of the NonZero nodes so far.
   std::vector<Selection>& selections() { return selections_; }
   std::map<ir::ParamId, ParamOrigin>& param_origins() { return param_origins_; }
 
-  /// Remembers which names are read, in the bodies too; call once for the main graph before run().
+  /// Remembers which names are read, also in bodies; call once for the main graph before run().
   void note_reads(const GraphBody& body);
   bool is_read(const std::string& name) const { return read_.count(name) > 0; }
   /// The same without the outputs of the model and of bodies.
   bool is_read_by_nodes(const std::string& name) const { return read_by_nodes_.count(name) > 0; }
-  /// The same but for Shape and Size, which ask for no element.
+  /// The same except for Shape and Size, which read no element.
   bool is_read_as_data(const std::string& name) const { return read_as_data_.count(name) > 0; }
 
-  /// Null where nothing has the name.
+  /// Null if the name is unbound.
   Binding* find(const std::string& name);
   void bind(const std::string& name, Binding binding);
   void bind_value(const std::string& name, ir::ValueId value);
-  /// A name that nothing has: this one, with a number behind it where it is taken.
+  /// An unused name: this one, with a number appended if it is taken.
   std::string unused_name(const std::string& wanted);
-  /// Both names mean one tensor from here on; a parameter remembers its other name.
+  /// From here on both names refer to one tensor; a parameter remembers its other name.
   void bind_alias(const std::string& alias, const std::string& of);
-  /// An Identity in the file. Where the alias of a parameter is named like a parameter of its own, the exporter has
-  /// merged equal values and the two are parted again, unless the parameter file ties them.
+  /// An Identity in the file. If the alias of a parameter has the name of another parameter, the exporter has merged
+  /// equal values and the two are separated again, unless the parameter file ties them.
   void bind_identity(const std::string& alias, const std::string& of);
-  /// A tensor of the file, not yet a parameter. Problems name the tensor, or `owner` where it has no name.
+  /// A tensor of the file, not yet a parameter. Problems name the tensor, or `owner` if it has no name.
   Result<Binding> tensor_binding(const Tensor& tensor, const ModelText& owner);
   void poison(const OnnxNode& node);
-  /// Nothing is known any more of what the nodes make: the body of a loop is lowered again.
+  /// Forgets what is known about the nodes' outputs: the body of a loop is lowered again.
   void forget(const std::vector<OnnxNode>& nodes);
-  /// Numbers of the constants that operators have been written out as.
+  /// Total number of elements of the constants that replace operators.
   int64_t& constant_elements() { return constant_elements_; }
-  /// Counts nodes that loops repeat; false where all of them are more than the limit.
+  /// Counts nodes that loops repeat; false if their total exceeds the limit.
   bool may_unroll(int64_t nodes) { return (unrolled_nodes_ += nodes) <= request_.limits.unrolled_nodes; }
 
-  /// The graph value of a binding: makes the parameter or the constant where none has been made.
+  /// The graph value of a binding: creates the parameter or the constant if that has not been done.
   Result<ir::ValueId> value_of(Binding& binding, const OnnxNode& reader);
 
   /// Lowers the nodes of a graph in order (If bodies are lowered into the graph around them).
@@ -137,16 +137,16 @@ class Lowering {
  private:
   void lower(const OnnxNode& node);
   void report_unsupported(const OnnxNode& node);
-  /// Says of a problem that a constant may hold the batch, where that may be its cause.
+  /// Adds to a problem that a constant may contain the batch, if that may be its cause.
   void blame_batch(const OnnxNode& node, Diagnostic& problem);
   bool inputs_are_sound(const OnnxNode& node);
-  /// Binds the node's outputs to what they are known to be; returns whether no graph node is needed.
+  /// Binds the node's outputs to their known values; returns whether no graph node is needed.
   bool fold(const OnnxNode& node);
-  /// Of a constant in the body of a loop each iteration may have one of its own: the second is "NAME.2".
+  /// A constant in the body of a loop may become one parameter per iteration: the second is "NAME.2".
   ModelText param_name(const std::string& name);
   Result<ir::ValueId> make_constant(Binding& binding, const OnnxNode& reader);
   Result<ir::ValueId> make_filled(const Binding& binding, const OnnxNode& reader);
-  /// How many places a mask picks, times a factor.
+  /// The number of places that a mask picks, times a factor.
   Result<ir::ValueId> make_count(const Known& known, const OnnxNode& reader);
 
   const ImportRequest& request_;
@@ -169,9 +169,9 @@ class Lowering {
   std::set<std::string> read_, read_by_nodes_, read_as_data_;
 };
 
-/// The export call that gives a model which can be trained and re-batched, for hints.
+/// The export call that gives a trainable model with a symbolic batch, for hints.
 extern const char* const kExportRecipe;
-/// The same where the batch is not found, which may be because there is none.
+/// The same if the batch is not found, perhaps because there is none.
 std::string batch_hint();
 
 }  // namespace graphpipe::frontend

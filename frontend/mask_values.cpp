@@ -11,10 +11,10 @@ namespace graphpipe::frontend {
 namespace {
 
 constexpr double kBelowTables = -9999;
-/// A causal mask has one in its first row, whatever its length.
+/// A causal mask has a masked value in its first row, whatever its length.
 constexpr int64_t kLookedAt = 4096;
 
-/// At most kLookedAt bytes; fewer, or none, where the file cannot be read.
+/// At most kLookedAt bytes; fewer, or none, if the file cannot be read.
 std::string first_bytes(const ir::FileRange& range, const std::string& model_path, const std::string& trusted_root) {
   const Result<int> file = open_weight_file(range.path, model_path, trusted_root);
   if (!file.ok()) return {};

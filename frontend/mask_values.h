@@ -1,5 +1,5 @@
 #pragma once
-// Tells additive masks, which exporters write as plain float tensors, from learned tables: by what they hold.
+// Distinguishes additive masks, which exporters write as plain float tensors, from learned tables by their contents.
 
 #include <string>
 
@@ -7,9 +7,9 @@
 
 namespace graphpipe::frontend {
 
-/// Whether the first 4 KiB of a float tensor's data hold minus infinity or a number below -9999, which attention masks
-/// are made of and no learned table holds. False where the data cannot be read. `model_path` and `trusted_root` say
-/// which files may be opened, as in open_weight_file.
+/// Whether the first 4 KiB of a float tensor's data contain minus infinity or a number below -9999, which attention
+/// masks consist of and learned tables never contain. False if the data cannot be read. `model_path` and `trusted_root`
+/// determine which files may be opened, as in open_weight_file.
 bool holds_mask_values(const ir::DataSource& data, ir::DType dtype, const std::string& model_path,
                        const std::string& trusted_root);
 

@@ -1,5 +1,5 @@
 #pragma once
-// An ONNX model as plain structs: what the steps of the import hand to each other. No protobuf, no weight bytes.
+// An ONNX model as plain structs, passed between the steps of the import. No protobuf, no weight bytes.
 
 #include <cstdint>
 #include <map>
@@ -14,20 +14,20 @@ namespace graphpipe::frontend {
 
 /// A tensor's elements: a slot of the wire scan (large), or dense little-endian bytes (small).
 struct TensorData {
-  /// Index into WireScan::slots, or -1 where `bytes` holds the elements.
+  /// Index into WireScan::slots, or -1 if `bytes` holds the elements.
   int64_t slot = -1;
   std::string bytes;
 };
 
 struct Tensor {
   std::string name;
-  /// TensorProto.DataType, also where it has no ir::DType.
+  /// TensorProto.DataType, even if it has no ir::DType.
   int onnx_type = 0;
   std::vector<int64_t> dims;
   TensorData data;
 };
 
-/// One dimension of a declared type: a size, a symbol, or nothing known.
+/// One dimension of a declared type: a size, a symbol, or unknown.
 struct DeclaredDim {
   std::optional<int64_t> size;
   std::string symbol;
@@ -65,7 +65,7 @@ struct OnnxNode {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<Attribute> attributes;
-  /// The PyTorch call that it was exported from, where that tells more than the node (exported_call.h); else empty.
+  /// The PyTorch call that it was exported from, if that says more than the node (exported_call.h); otherwise empty.
   std::string exported_from;
 
   const Attribute* find(std::string_view attribute) const;
@@ -89,11 +89,11 @@ struct Model {
   GraphBody graph;
 };
 
-/// The element type, or nullopt where the IR has none (strings, complex numbers).
+/// The element type, or nullopt if the IR has none (strings, complex numbers).
 std::optional<ir::DType> dtype_of_onnx(int onnx_type);
 /// "float", "string", "type 23": for messages.
 std::string onnx_type_name(int onnx_type);
-/// The node's name, or its first output's where it has none.
+/// The node's name, or its first output's if it has none.
 ModelText node_label(const OnnxNode& node);
 
 }  // namespace graphpipe::frontend

@@ -1,4 +1,4 @@
-// Coordinates of picked places while they are moved about: transposed, split, scaled, joined.
+// Transformations of the coordinates of picked places: transposed, split, scaled, concatenated.
 
 #include <algorithm>
 #include <numeric>
@@ -13,8 +13,8 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// Small tensors of coordinates are moved by the rules for known tensors: the coordinates' numbers stand for them, and
-/// a size that nothing else has for the places.
+/// Small tensors of coordinates are transformed by the rules for known tensors, with the coordinates' numbers in place
+/// of the coordinates, and a unique size in place of the number of places.
 class MovedCoordinates {
  public:
   explicit MovedCoordinates(NodeContext& context) : context_(context) {}
@@ -107,8 +107,8 @@ Status MovedCoordinates::bind_moved(size_t output, const Known& moved) {
   return Ok{};
 }
 
-/// Part `first`, first + 1, ... of the places where there are as many parts as the mask has places: the file holds only
-/// where all are picked, as a loop over the experts of a layer does that was exported with all of them in use.
+/// Part `first`, first + 1, ... of the places, if there are as many parts as the mask has places: the file is only
+/// valid if all are picked, as in a loop over the experts of a layer that was exported with all of them in use.
 Status MovedCoordinates::bind_all_places(size_t output, int64_t first, int64_t count) {
   const Shape& box = context_.lowering().selections()[first_.selection].box;
   Known known{.dtype = ir::DType::kInt64, .shape = operands_[0]->shape};
@@ -167,7 +167,7 @@ Status MovedCoordinates::split() {
   return Ok{};
 }
 
-/// Whether the node moves its first operand, or joins all: what else it reads says how.
+/// Whether the node transforms its first operand, or concatenates all: its other operands are parameters of that.
 bool moves_first(NodeContext& context) {
   static constexpr std::string_view kMoves[] = {"Reshape", "Squeeze", "Unsqueeze", "Transpose",
                                                 "Slice",   "Gather",  "Split"};
@@ -203,7 +203,7 @@ std::optional<Number> whole_number(NodeContext& context, size_t i) {
   return known->elements[0];
 }
 
-/// c + n, c - n, c * n and c + d, of coordinates c and d and a known number n: also functions of the place.
+/// c + n, c - n, c * n and c + d, for coordinates c and d and a known number n: these are also functions of the place.
 Status add_or_scale(NodeContext& context) {
   const std::string& op = context.node().op;
   const size_t at = is_of(selected_input(context, 0), Selected::Kind::kCoordinates) ? 0 : 1;
@@ -241,7 +241,7 @@ Status add_or_scale(NodeContext& context) {
   return Ok{};
 }
 
-/// Null where the operand holds no coordinates: another one of the node does.
+/// Null if the operand holds no coordinates: another operand of the node does.
 const Selected* coordinates_of(NodeContext& context, size_t i) {
   const Selected* selected = selected_input(context, i);
   return is_of(selected, Selected::Kind::kCoordinates) ? selected : nullptr;
@@ -266,7 +266,7 @@ Status expand_coordinates(NodeContext& context) {
   return Ok{};
 }
 
-/// Exporters ask the larger of all indices for its shape.
+/// Exporters take the maximum of all indices just to get its shape.
 Status shape_of_largest(NodeContext& context) {
   if (context.node().inputs.size() == 1) {
     context.bind_alias();

@@ -10,7 +10,7 @@ namespace graphpipe::frontend {
 
 Binding& NodeContext::input(size_t i) {
   Binding* binding = lowering_->find(node_->inputs[i]);
-  GP_CHECK(binding != nullptr);  // check_model has seen that every name is defined
+  GP_CHECK(binding != nullptr);  // check_model has checked that every name is defined
   return *binding;
 }
 
@@ -126,7 +126,7 @@ Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vec
                 .origins = {node_label(*node_)}};
   ir::Graph& graph = lowering_->graph();
   GP_TRY(std::vector<ir::Value> types, row->infer(ops::NodeView(graph, node)));
-  // Rows may add outputs that their gradient reads, such as a mean; the ONNX outputs come first.
+  // Operators may have additional outputs for their gradient, such as a mean; the ONNX outputs come first.
   if (types.size() < outputs)
     return problem(Code::kUnsupportedOp, text("the form with ", outputs, " outputs is not supported"),
                    "drop the outputs that the model does not need");

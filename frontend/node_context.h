@@ -1,6 +1,6 @@
 #pragma once
-// One ONNX node while it is lowered: its operands by meaning, and ways to bind its outputs. Handlers in lower_*.cpp
-// are written against this.
+// One ONNX node while it is lowered: access to its operands, and ways to bind its outputs. The handlers in lower_*.cpp
+// use this interface.
 
 #include <string>
 #include <string_view>
@@ -25,9 +25,9 @@ class NodeContext {
   Binding& input(size_t i);
   const ir::TensorType& type(size_t i) { return input(i).type; }
   size_t rank(size_t i) { return type(i).shape.size(); }
-  /// The graph value of input i; an invalid id where it is absent.
+  /// The graph value of input i; an invalid id if it is absent.
   Result<ir::ValueId> value(size_t i);
-  /// Null where input i is absent or not known while importing.
+  /// Null if input i is absent or not known at import time.
   const Known* known(size_t i);
   /// The elements of input i, which must be known integers without the batch. `what` names it in the message.
   Result<std::vector<int64_t>> integers(size_t i, std::string_view what);
@@ -46,14 +46,15 @@ class NodeContext {
   Diagnostic problem(Code code, std::string message, std::string hint) const;
   void note(Severity severity, Code code, std::string message, std::string hint);
 
-  /// Appends a node of the op dictionary that came from this ONNX node.
+  /// Appends a node of the op dictionary whose origin is this ONNX node.
   Result<std::vector<ir::ValueId>> emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
                                         size_t outputs = 1);
   /// emit of a node with one output.
   Result<ir::ValueId> emit_one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
-  /// Whether a constant of so many elements may still be made, all of the file's together. Ask before computing them.
+  /// Whether a constant with this many elements is still within the limit for all constants of the file. Call before
+  /// computing them.
   Status has_room_for(int64_t elements) const;
-  /// A constant of floating type, in float32 or float64 and cast from there. `what` is the end of its name.
+  /// A constant of floating type, stored in float32 or float64 and cast from there. `what` is the suffix of its name.
   Result<ir::ValueId> constant(std::string_view what, ir::DType dtype, ir::Shape shape,
                                const std::vector<double>& numbers);
   /// A constant with all elements equal; a scalar broadcasts.
@@ -61,7 +62,7 @@ class NodeContext {
   Result<ir::ValueId> scalar(double value, ir::DType type) { return filled(value, {type, {}}); }
   /// emit, then binds the results to this node's outputs in order.
   Status emit_outputs(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes);
-  /// All inputs as graph values, trailing absent ones cut off.
+  /// All inputs as graph values, without trailing absent ones.
   Result<std::vector<ir::ValueId>> all_values();
   void bind(size_t output, ir::ValueId value);
   /// Output 0 is input i.
@@ -73,14 +74,14 @@ class NodeContext {
 };
 
 using Handler = Status (*)(NodeContext&);
-/// The handler of an ONNX op of the standard domain with a special form, else null: such ops keep their name, inputs
-/// and attributes (lower_plain).
+/// The handler of an ONNX op of the standard domain with a special form; null for ops that keep their name, inputs and
+/// attributes (lower_plain).
 Handler find_handler(std::string_view op);
 Status lower_plain(NodeContext& context);
 /// Whether an op can be lowered at all.
 bool is_supported(const OnnxNode& node);
 
-// The families, each a list that lower_table.cpp joins.
+// The op families, each a list that lower_table.cpp combines.
 struct HandlerEntry {
   std::string_view op;
   Handler handler;
@@ -110,13 +111,13 @@ std::vector<HandlerEntry> mel_handlers();
 std::vector<HandlerEntry> word_count_handlers();
 std::vector<HandlerEntry> neutral_handlers();
 
-/// The target of a Reshape of input 0, without wildcards and copies.
+/// The target of a Reshape of input 0, with wildcards and copies resolved.
 Result<ir::Shape> reshape_target(NodeContext& context);
-/// A Loop that nn.EmbeddingBag was exported as; any other is refused.
+/// A Loop that nn.EmbeddingBag was exported as; any other is rejected.
 Status lower_loop_over_bags(NodeContext& context);
-/// Those of a convolution with a weight of this shape, by the node's own: pads, strides, dilations and groups.
+/// The attributes of a convolution with a weight of this shape, from the node: pads, strides, dilations and groups.
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight);
-/// Those of a pool's window: kernel, pads, strides and dilations.
+/// The attributes of a pool's window: kernel, pads, strides and dilations.
 Result<ir::Attributes> pool_attributes(NodeContext& context);
 /// The mean over a pool's windows of a value of input 0's shape; `attributes` are those of AveragePool.
 Result<ir::ValueId> average_over_windows(NodeContext& context, ir::ValueId value, ir::Attributes attributes);

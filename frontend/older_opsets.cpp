@@ -59,7 +59,7 @@ class Preparation {
   }
 
  private:
-  /// What graph and bodies take, hold and give.
+  /// Names of the inputs, initializers and outputs of graph and bodies.
   void note_edges(pb::GraphProto& graph) {
     for (const pb::ValueInfoProto& input : graph.input()) names_.insert(input.name());
     for (const pb::TensorProto& tensor : graph.initializer()) names_.insert(tensor.name());
@@ -75,7 +75,7 @@ class Preparation {
         ranks[info.name()] = info.type().tensor_type().shape().dim_size();
   }
 
-  /// `ranks`: of the values around the graph.
+  /// `ranks`: those of the values outside the graph.
   void run(pb::GraphProto& graph, Ranks ranks) {
     note_ranks(graph.input(), ranks);
     note_ranks(graph.value_info(), ranks);
@@ -95,11 +95,11 @@ class Preparation {
     return found == ranks.end() ? std::nullopt : std::optional(found->second);
   }
 
-  /// Adds the node to the graph, or what computes the same.
+  /// Adds the node to the graph, or an equivalent.
   void take(pb::NodeProto& node, pb::GraphProto& graph, const Ranks& ranks) {
     const bool is_softmax =
         is_standard(node, "Softmax") || is_standard(node, "LogSoftmax") || is_standard(node, "Hardmax");
-    // Below 5 a Reshape has its shape as an attribute: those the converter does.
+    // Below 5 a Reshape has its shape as an attribute: the converter handles those.
     if (opset_ >= 5 && opset_ < 13 && is_softmax && node.input_size() == 1 && node.output_size() == 1)
       return take_softmax(node, graph, rank_of(node, 0, ranks));
     if (opset_ < 14 && is_standard(node, "BatchNormalization")) drop_saved_statistics(node);
@@ -161,7 +161,7 @@ class Preparation {
   std::set<std::string> read_, names_;
 };
 
-/// Of constants, whether one is below 1 and whether one is above.
+/// For constants, whether any is below 1 and whether any is above.
 struct Scale {
   bool smaller = false, larger = false;
 };

@@ -96,7 +96,7 @@ std::string ParameterRules::pattern_for(std::string_view name) const {
 Diagnostics ParameterRules::unused() const {
   Diagnostics problems;
   for (size_t i = 0; i < rules_.size(); ++i)
-    // What is tied stands in the file under one of its names.
+    // Tied parameters are stored in the file under only one of their names.
     if (used_.count(i) == 0 && rules_[i].action != Action::kTie)
       problems.push_back({.code = Code::kBadParameter,
                           .origin = ModelText(rules_[i].pattern),

@@ -1,5 +1,5 @@
 #pragma once
-// What the user says about parameters: freeze patterns and the parameter file.
+// What the user specifies about parameters: freeze patterns and the parameter file.
 
 #include <cstdint>
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace graphpipe::frontend {
 
-/// Whether a name looks like an entry of a state_dict: a dotted path that ends in a word that layers give their
-/// parameters, such as "encoder.0.norm.weight".
+/// Whether a name looks like an entry of a state_dict: a dotted path whose last component is a typical parameter name
+/// of layers, such as "encoder.0.norm.weight".
 bool is_parameter_name(std::string_view name);
 
 class ParameterRules {
@@ -23,14 +23,14 @@ class ParameterRules {
   /// with the line's number.
   static Result<ParameterRules> parse(const std::vector<ModelText>& freeze, std::string_view text);
 
-  /// The last rule that names the parameter; its pattern is marked as used.
+  /// The decision of the last rule that matches the parameter; its pattern is marked as used.
   std::optional<bool> trains(std::string_view name) const;
   std::optional<bool> tied(std::string_view name) const;
   /// The row of a table that look-ups do not train (nn.Embedding's padding_idx).
   std::optional<int64_t> padding_row(std::string_view name) const;
   /// The pattern that decided, for the report.
   std::string pattern_for(std::string_view name) const;
-  /// Errors for patterns that named nothing so far, except those that tie.
+  /// Errors for patterns that have matched nothing so far, except those that tie.
   Diagnostics unused() const;
 
  private:

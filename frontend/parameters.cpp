@@ -51,7 +51,7 @@ namespace {
 
 using Role = ParameterRole;
 
-/// A use of a tensor: its role in one input slot, and whether that slot means nothing else.
+/// A use of a tensor: its role in one input slot, and whether that slot has no other meaning.
 struct Use {
   Role role = Role::kConstant;
   bool certain = false;
@@ -64,7 +64,7 @@ struct RoleSlot {
   Role role;
 };
 
-/// Slots of layers. Everything else is guessed from shapes.
+/// Slots of layers. Everything else is inferred from shapes.
 constexpr std::array<RoleSlot, 30> kSlots = {{
     {"Conv", 1, Role::kWeight},
     {"Conv", 2, Role::kBias},
@@ -109,7 +109,7 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
   if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};
   if (node.op == "Mul" && wide <= 1) return {Role::kScale, false, "Mul"};
-  // A temperature, or a bound that is learned.
+  // A temperature, or a learned bound.
   if (node.op == "Div" && input == 1 && wide == 0) return {Role::kScale, false, "Div"};
   if ((node.op == "Max" || node.op == "Min") && wide == 0)
     return {Role::kScale, false, node.op == "Max" ? "Max" : "Min"};
@@ -117,13 +117,13 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   return {Role::kConstant, false, {}};
 }
 
-/// What is computed from a floating parameter, and these themselves.
+/// Values computed from floating parameters, and the parameters themselves.
 IdSet<ir::ValueId> made_from_parameters(const ir::Graph& graph, const ParameterContext& context) {
   IdSet<ir::ValueId> made(graph.value_count());
   for (const auto& [id, origin] : context.origins)
     if (origin != ParamOrigin::kFolded && ir::is_floating(graph.value(graph.param(id).value).type.dtype))
       made.insert(graph.param(id).value);
-  // The importer appends a node behind those that it reads.
+  // The importer appends a node after those that it reads.
   for (const ir::NodeId id : graph.node_ids()) {
     const ir::Node& node = graph.node(id);
     const bool reads = std::ranges::any_of(node.inputs, [&](ir::ValueId v) { return v.valid() && made.contains(v); });
@@ -133,7 +133,7 @@ IdSet<ir::ValueId> made_from_parameters(const ir::Graph& graph, const ParameterC
   return made;
 }
 
-/// A product with constants alone is a constant: the frequencies of rotary positions times the positions.
+/// A product with only constants is a constant: the frequencies of rotary embeddings times the positions.
 bool multiplies_constants(const IdSet<ir::ValueId>& from_parameters, const ir::Node& node, size_t input) {
   if (node.op != "MatMul" && node.op != "Einsum") return false;
   for (size_t i = 0; i < node.inputs.size(); ++i)
@@ -141,26 +141,26 @@ bool multiplies_constants(const IdSet<ir::ValueId>& from_parameters, const ir::N
   return true;
 }
 
-/// What comes through a gate is what it was, though samples may say where its gradient goes.
+/// A gate passes its input through unchanged, though samples may determine where its gradient goes.
 bool computes_from_weights(const ir::Graph& graph, const ir::Node& node) {
   return node.op == "Gate" || graph.value(node.outputs[0]).batch == ir::BatchKind::kNone;
 }
 
-/// A statistic stays one whoever else reads it, and a layer's slot goes before a guess.
+/// A statistic stays one whoever else reads it, and the slot of a layer takes precedence over a guess.
 int rank_of(const Use& use) {
   if (use.op.data() == nullptr) return INT_MIN;
   if (use.role == Role::kStatistic) return 100;
   return (use.certain ? 50 : 0) + (use.role == Role::kConstant ? 0 : 10) - static_cast<int>(use.role);
 }
 
-/// Of each value the strongest use by nodes that see samples, through nodes that compute from weights alone; of equal
-/// ones the first.
+/// For each value the strongest use by nodes that see samples, directly or through nodes that compute from weights
+/// alone; the first among equals.
 IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::ValueId>& from_parameters) {
   IdMap<ir::ValueId, Use> strongest(graph.value_count());
   const auto consider = [&](ir::ValueId value, const Use& use) {
     if (rank_of(use) >= rank_of(strongest[value])) strongest[value] = use;
   };
-  // Readers come before what they read: the importer appends a node behind those that it reads.
+  // Visits readers before what they read: the importer appends a node after those that it reads.
   for (size_t place = graph.node_count(); place-- > 0;) {
     const ir::NodeId id(place);
     const ir::Node& node = graph.node(id);
@@ -178,14 +178,14 @@ IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::V
   return strongest;
 }
 
-/// Names that no module gives: made by an optimiser that transposed, merged or folded weights.
+/// Names that no module assigns: created by an optimiser that transposed, merged or folded weights.
 bool is_anonymous(const std::string& name) {
   if (name.find("onnx::") != std::string::npos) return true;
   return name.starts_with("val_") && name.find_first_not_of("0123456789", 4) == std::string::npos;
 }
 
-/// Whether an initializer of a torch file may be an entry of the module's state by its name: the exporter's own have a
-/// slash or a colon, or are numbers.
+/// Whether the name of an initializer in a torch file may be an entry of the module's state: the exporter's own names
+/// have a slash or a colon, or are numbers.
 bool names_module_state(const std::string& name) {
   return !is_anonymous(name) && name.find_first_of("/:") == std::string::npos &&
          name.find_first_not_of("0123456789") != std::string::npos;
@@ -255,7 +255,8 @@ bool Decider::may_be_state(const ir::Param& param, ParamOrigin origin) const {
 }
 
 /// torch writes parameters as initializers. Scales, biases and tables among its constants are numbers of the code, such
-/// as the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser makes initializers too.
+/// as the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser turns into initializers
+/// too.
 bool Decider::is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const {
   if (!context_.from_torch || use.role == Role::kWeight || use.role == Role::kEmbedding) return false;
   return origin == ParamOrigin::kConstantNode || (use.op == "InstanceNormalization" && is_anonymous(param.name.raw()));
@@ -263,7 +264,7 @@ bool Decider::is_constant_of_code(const ir::Param& param, const Use& use, ParamO
 
 void Decider::by_rules(ParameterDecision& decision) {
   std::vector<ModelText> names = decision.aliases;
-  names.push_back(decision.name);  // the parameter's own name has the last word
+  names.push_back(decision.name);  // the parameter's own name comes last and takes precedence
   for (const ModelText& name : names)
     if (const std::optional<bool> trains = context_.rules.trains(name.raw())) {
       if (decision.role == Role::kStatistic && *trains) {
@@ -343,7 +344,7 @@ void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
                       .hint = "thaw some in the parameter file, or export with optimize=False"});
 }
 
-/// What the exporter's signature promises and the file lacks. A tied parameter lacks all names but one, so missing
+/// What the exporter's signature lists and the file lacks. A tied parameter lacks all names but one, so missing
 /// parameters alone are a note; missing running statistics mean that a BatchNormalization was folded away.
 void Decider::report_missing() {
   std::set<std::string_view> present;
@@ -381,7 +382,7 @@ void Decider::report_missing() {
                       .hint = text(kExportRecipe, "; --accept trains the file without them")});
 }
 
-/// Without a signature, nothing tells a parameter that no layer reads from a buffer.
+/// Without a signature, a parameter that no layer reads cannot be distinguished from a buffer.
 void Decider::report_unread() {
   if (unread_.empty()) return;
   constexpr size_t kExamples = 3;

@@ -1,6 +1,6 @@
 #pragma once
-// Decides which tensors of the file train. The role comes from the input slots that read a tensor, through whatever is
-// computed from weights alone; the exporter's signature and the user's rules go before it.
+// Decides which tensors of the file train. The role is derived from the input slots that read a tensor, directly or
+// through values computed from weights alone; the exporter's signature and the user's rules take precedence.
 
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace graphpipe::frontend {
 
-/// What torch's exporter says about an initializer, from the graph's metadata.
+/// What torch's exporter records about an initializer, from the graph's metadata.
 struct ExportSignature {
   /// state_dict name -> whether it is a parameter (else a buffer).
   std::map<std::string, bool> is_parameter;
@@ -24,14 +24,14 @@ struct ParameterContext {
   const std::map<ir::ParamId, ParamOrigin>& origins;
   /// The file was written by torch.
   bool from_torch = false;
-  /// What another model trains for than the module's is an error and no warning.
+  /// Whether deviations from the module that change what is trained are errors rather than warnings.
   bool refuses_losses = false;
-  /// Which files may be read to tell masks from tables.
+  /// Which files may be read to distinguish masks from tables.
   std::string model_path, trusted_root;
 };
 
-/// Whether a scalar initializer trains by its name alone: by a rule, by the exporter's signature or, where a torch file
-/// has none, as an entry of the module's state.
+/// Whether a scalar initializer trains because of its name alone: by a rule, by the exporter's signature or, if a torch
+/// file has none, as an entry of the module's state.
 bool scalar_trains(const std::string& name, const ParameterRules& rules, const ExportSignature& signature,
                    bool from_torch);
 

@@ -21,10 +21,10 @@ namespace {
 namespace pb = graphpipe_onnx;
 using Ending = ForkedAnswer::Ending;
 
-/// Opsets above this one are unknown to the library that the rows were written against.
+/// The library for which the operators were written does not know opsets above this one.
 constexpr int64_t kNewestOpset = 28;
 
-/// A file without an operator of the standard domain: classifiers of ai.onnx.ml, say, or an optimizer as a model.
+/// A file without operators of the standard domain: classifiers of ai.onnx.ml, say, or an optimizer as a model.
 Diagnostic no_standard_opset(const pb::ModelProto& model) {
   std::string others;
   for (const auto& import : model.opset_import())
@@ -61,7 +61,7 @@ Result<pb::ModelProto> parse(std::string_view bytes) {
                     .hint = "give an .onnx file, or fetch the file again"};
 }
 
-/// What a model of this size may need: exports take a second and 30 times their size at most.
+/// Limits for a model of this size: exports take a second and 30 times their size at most.
 ForkLimits fork_limits(size_t bytes) {
   constexpr int64_t kSmall = int64_t{1} << 30;
   const auto size = static_cast<int64_t>(bytes);
@@ -80,7 +80,7 @@ std::string answer_steps(pb::ModelProto& proto, const Limits& limits, const Step
   return encode_handover(run_steps(proto, limits, [&](LibonnxStep step) { mark(static_cast<uint8_t>(step)); }));
 }
 
-/// Of a server, which is sent the limits and the model.
+/// The function of a server; a request holds the limits and the model.
 std::string answer_request(std::string_view request, const StepMarker& mark) {
   Limits limits;
   GP_CHECK(request.size() >= sizeof limits);
@@ -90,7 +90,7 @@ std::string answer_request(std::string_view request, const StepMarker& mark) {
   return answer_steps(proto, limits, mark);
 }
 
-/// What runs the library over a model and its beginnings.
+/// Runs the library on a model and on prefixes of it.
 struct Runner {
   const Limits& limits;
   ForkLimits fork_limits;
@@ -105,7 +105,7 @@ struct Runner {
   }
 };
 
-/// The model's first nodes alone. Nothing has to be computed from them.
+/// The model's first nodes alone, without any outputs.
 pb::ModelProto beginning_of(const pb::ModelProto& proto, int nodes) {
   pb::ModelProto beginning = proto;
   auto& graph = *beginning.mutable_graph();
@@ -114,8 +114,8 @@ pb::ModelProto beginning_of(const pb::ModelProto& proto, int nodes) {
   return beginning;
 }
 
-/// The first node with which the library crashes, found by trying beginnings of the model: where the crash needs the
-/// whole model, none.
+/// The first node with which the library crashes, found by trying prefixes of the model; none if the crash needs the
+/// whole model.
 ModelText crashing_node(const pb::ModelProto& proto, const Runner& runner) {
   const auto crashes = [&](int nodes) {
     pb::ModelProto beginning = beginning_of(proto, nodes);
@@ -159,7 +159,7 @@ Result<Handover> run_isolated(pb::ModelProto& proto, const Runner& runner) {
   return failure(proto, garbled, runner);
 }
 
-/// What nodes were exported from, by their first outputs, which keep their names.
+/// The calls that nodes were exported from, by their first outputs, whose names are preserved.
 std::map<std::string, std::string> calls_of(const GraphBody& body) {
   std::map<std::string, std::string> calls;
   for (const OnnxNode& node : body.nodes)
@@ -186,7 +186,7 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   {
     GP_TRY(Model as_stored, read_model(proto, slot_count));
     GP_TRY_VOID(check_model(as_stored));
-    // Conversion drops metadata, which says what is a parameter, and what a node was exported from.
+    // Conversion drops metadata, which tells what is a parameter, and what a node was exported from.
     prepared.model.graph.metadata = std::move(as_stored.graph.metadata);
     calls = calls_of(as_stored.graph);
     prepared.declared_outputs = std::move(as_stored.graph.outputs);

@@ -53,7 +53,7 @@ std::string typed_elements(const pb::TensorProto& tensor) {
       append_elements<uint8_t>(bytes, tensor.int32_data());
       break;
     default:
-      // Small floats and integers: bytes, packed where an element is less than one.
+      // Small floats and integers: bytes, packed if an element is smaller than a byte.
       append_elements<uint8_t>(bytes, tensor.int32_data());
       break;
   }
@@ -117,7 +117,7 @@ Tensor Reader::tensor(const pb::TensorProto& proto, const std::string& owner) {
       return tensor;
     }
   const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
-  if (!dtype || tensor.data.slot >= 0) return tensor;  // slots are checked where they are opened
+  if (!dtype || tensor.data.slot >= 0) return tensor;  // slots are checked when they are opened
   const int64_t packed = wire::find_element_type(*dtype)->packed;
   int64_t expected = 0;
   if (__builtin_mul_overflow(elements, ir::bytes_per_element(*dtype), &expected) ||

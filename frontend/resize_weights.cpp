@@ -13,10 +13,10 @@ bool is_one_of(const std::string& word, const std::array<std::string_view, Count
   return std::ranges::find(words, word) != words.end();
 }
 
-/// The place in the input, in cells, that cell `i` of the result looks at.
+/// The position in the input, in cells, that cell `i` of the result reads.
 double source_of(const ResizeForm& form, const ResizedAxis& axis, double i) {
   const auto before = static_cast<double>(axis.before), after = static_cast<double>(axis.after);
-  // Not rounded to whole cells: with scales, the last cells of both need not meet.
+  // Not rounded to whole cells: with scales, the last cells of input and result need not coincide.
   const double length = axis.scale * before;
   if (form.coordinates == "align_corners") return length == 1 ? 0 : i * (before - 1) / (length - 1);
   if (form.coordinates == "asymmetric") return i / axis.scale;
@@ -25,7 +25,7 @@ double source_of(const ResizeForm& form, const ResizedAxis& axis, double i) {
     const double span = (axis.crop_end - axis.crop_start) * (before - 1);
     return axis.crop_start * (before - 1) + (length == 1 ? span / 2 : i * span / (length - 1));
   }
-  // The middle of both stays in place, also where the result is a part of a cell shorter than its length.
+  // The centre stays in place, even if the result is a fraction of a cell shorter than its length.
   const double shift = form.coordinates == "half_pixel_symmetric" ? before / 2 * (1 - after / length) : 0;
   return shift + (i + 0.5) / axis.scale - 0.5;
 }
@@ -59,7 +59,7 @@ bool has_resize_weights(const ResizeForm& form) {
 ResizeWeights resize_weights(const ResizeForm& form, const ResizedAxis& axis) {
   const auto rows = static_cast<size_t>(axis.before), columns = static_cast<size_t>(axis.after);
   ResizeWeights weights{std::vector<double>(rows * columns), std::vector<bool>(columns)};
-  // Going down, antialiasing widens the kernel to the cells that one cell of the result stands for.
+  // When downsampling, antialiasing widens the kernel to the cells that one cell of the result represents.
   const double narrowing = form.antialias ? std::min(1.0, axis.scale) : 1;
   const double reach = (form.mode == "cubic" ? 2 : 1) / narrowing;
   for (size_t column = 0; column < columns; ++column) {

@@ -14,8 +14,8 @@ struct ResizeForm {
   bool antialias = false, exclude_outside = false;
 };
 
-/// One axis: cells before and after, the scale as the model gives it (after / before need not be it), and the part of
-/// the axis that tf_crop_and_resize takes.
+/// One axis: cells before and after, the scale as the model gives it (which may differ from after / before), and the
+/// part of the axis that tf_crop_and_resize takes.
 struct ResizedAxis {
   int64_t before = 0, after = 0;
   double scale = 1;
@@ -25,11 +25,11 @@ struct ResizedAxis {
 struct ResizeWeights {
   /// before x after, row by row: the input times this matrix is the result.
   std::vector<double> matrix;
-  /// Cells of the result that lie outside of the input and take the extrapolation value; their columns are zero.
+  /// Cells of the result that lie outside the input and get the extrapolation value; their columns are zero.
   std::vector<bool> outside;
 };
 
-/// Whether this knows the form's modes.
+/// Whether the form's modes are supported.
 bool has_resize_weights(const ResizeForm& form);
 
 /// Needs: has_resize_weights(form), at least one cell before and after, a positive scale.

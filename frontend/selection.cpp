@@ -5,7 +5,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// Above every power of the batch.
+/// Larger than every power of the batch.
 constexpr int kPlaces = 1024;
 
 int batch_power(const ir::Shape& box) {
@@ -33,7 +33,7 @@ std::optional<std::vector<size_t>> numbered_axes(const Coordinate& coordinate, c
   std::vector<size_t> axes;
   for (size_t i = 0; i < box.size(); ++i)
     if (coordinate.strides[i].factor() != 0) axes.push_back(i);
-  // The axis of the next stride is the one whose stride is what the axes so far number.
+  // The axis with the next larger stride is the one whose stride is the number of elements of the axes so far.
   Number numbered = Number::of_whole(1);
   std::vector<size_t> order;
   while (order.size() < axes.size()) {

@@ -1,10 +1,11 @@
 #pragma once
-// What a mask picks. NonZero has as many coordinates as its mask has places that are not zero, which no shape can say.
+// What a mask picks. NonZero has as many coordinates as its mask has nonzero places, a number that no shape can
+// express.
 //
-// Nothing is picked: what is read at the coordinates keeps all places of the mask, those that were not picked hold
-// ones, and whatever joins the places (a reduction, a scatter) leaves these out. So every sample stays at its place,
-// and shapes stay those of the mask. In the file's shapes the number of picked places is a dim of its own, a symbol as
-// the batch is.
+// Nothing is actually picked: a value read at the coordinates keeps all places of the mask, those that were not picked
+// hold ones, and whatever combines the places (a reduction, a scatter) excludes them. So every sample stays in its
+// place, and shapes stay those of the mask. In the file's shapes the number of picked places is a separate symbolic
+// dim, like the batch.
 
 #include <cstdint>
 #include <optional>
@@ -15,12 +16,12 @@
 
 namespace graphpipe::frontend {
 
-/// The places of one NonZero.
+/// The selection of one NonZero.
 struct Selection {
-  /// Truth values of shape `box`.
+  /// Booleans of shape `box`.
   ir::ValueId mask;
   ir::Shape box;
-  /// What NonZero reads: the mask, or numbers of another type.
+  /// The operand of NonZero: the mask, or numbers of another type.
   ir::ValueId given;
 };
 
@@ -30,7 +31,7 @@ ir::Dim picked_places(size_t index, const ir::Shape& box);
 bool counts_places(ir::Dim dim);
 bool counts_places(const Number& number);
 bool counts_places(const ir::Shape& shape);
-/// Of which selection. Needs: counts_places.
+/// Its selection. Needs: counts_places.
 size_t selection_of(int power);
 
 /// offset + sum of strides[i] * (place along axis i of the box).
@@ -44,7 +45,7 @@ struct Selected {
   enum class Kind : uint8_t {
     /// Integers, each a function of the place.
     kCoordinates,
-    /// One row for each place: in `Binding::value` the axes of the box stand for the axis.
+    /// One row per place: in `Binding::value` the axes of the box replace the axis.
     kRows,
     /// The first rows of `Binding::value`, as many as there are places.
     kFirstRows,
@@ -53,17 +54,16 @@ struct Selected {
   size_t selection = 0;
   /// The axis of the binding's type.
   size_t axis = 0;
-  /// Of rows: how many axes of the box, the first ones, the type has itself, right before `axis`.
+  /// For rows: the number of leading axes of the box that the type itself has, right before `axis`.
   size_t outer = 0;
-  /// Of rows: how many axes behind the box's are one with `axis` in the file.
+  /// For rows: how many axes after those of the box are merged with `axis` in the file.
   size_t inner = 0;
-  /// Of coordinates: in row-major order over the other axes; one may stand for all. Empty where only the shape is
-  /// known.
+  /// For coordinates: in row-major order over the other axes; one may represent all. Empty if only the shape is known.
   std::vector<Coordinate> coordinates;
 };
 
-/// The axes of the box, from the one with the largest stride on, whose places number the elements of a tensor of `size`
-/// in row-major order. Nullopt where a coordinate does not.
+/// The axes of the box, in order of descending stride, whose places number the elements of a tensor of `size` in
+/// row-major order. Nullopt if the coordinate does not do that.
 std::optional<std::vector<size_t>> numbered_axes(const Coordinate& coordinate, const ir::Shape& box, ir::Dim size);
 
 }  // namespace graphpipe::frontend

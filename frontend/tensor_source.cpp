@@ -5,7 +5,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// Weights of less than a byte that stand in the stripped file, one element a byte from here on.
+/// Unpacks sub-byte weights stored in the stripped file, to one element per byte.
 Result<SourcedTensor> unpacked(const Tensor& tensor, SourcedTensor result, int64_t count, const ModelText& name) {
   const std::string& bytes = tensor.data.bytes;
   const auto elements =

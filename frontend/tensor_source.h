@@ -1,5 +1,5 @@
 #pragma once
-// Where the elements of the file's tensors lie: checks each against its type and dims, and reads the small ones.
+// Where the elements of the file's tensors are: checks each against its type and dims, and reads the small ones.
 
 #include <optional>
 #include <string>
@@ -13,7 +13,7 @@ namespace graphpipe::frontend {
 struct SourcedTensor {
   ir::TensorType type;
   ir::DataSource data;
-  /// The elements, where they are few enough to be folded (kKeptIntegerBytes, kKeptFloatBytes).
+  /// The elements, if they are few enough to be folded (kKeptIntegerBytes, kKeptFloatBytes).
   std::optional<std::string> bytes;
 };
 

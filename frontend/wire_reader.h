@@ -1,6 +1,6 @@
 #pragma once
-// Reads Protocol Buffers wire format field by field from bytes that nobody vouches for. Never reads past the end and
-// allocates nothing. (Protocol Buffers documentation, "Encoding".)
+// Reads the Protocol Buffers wire format field by field from untrusted bytes. Never reads past the end and allocates
+// nothing. (Protocol Buffers documentation, "Encoding".)
 
 #include <cstdint>
 #include <optional>
@@ -18,14 +18,14 @@ struct WireField {
   uint64_t scalar = 0;
   /// The content of a length-delimited field.
   std::string_view content;
-  /// Tag and content as they stand in the file.
+  /// Tag and content as they appear in the file.
   std::string_view whole;
 };
 
 class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : bytes_(bytes) {}
-  /// The next field; nullopt at the end or at the first malformed byte, which `malformed` tells apart.
+  /// The next field; nullopt at the end or at the first malformed byte, which `malformed` distinguishes.
   std::optional<WireField> next();
   bool malformed() const { return malformed_; }
 

@@ -8,7 +8,7 @@
 namespace graphpipe::frontend {
 namespace {
 
-// The messages of onnx.proto that are walked into; kLeaf stands for fields that are copied unread.
+// The messages of onnx.proto that are traversed; kLeaf denotes fields that are copied unread.
 enum class Message : uint8_t {
   kLeaf,
   kDropped,

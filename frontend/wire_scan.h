@@ -1,10 +1,10 @@
 #pragma once
-// Walks a model file before any object is built from it: counts messages, strings, nodes and tensors, bounds the
-// depth, notes where the bytes of every large tensor lie, and writes the file again without them.
+// Scans a model file before any object is built from it: counts messages, strings, nodes and tensors, limits the depth,
+// records where the bytes of every large tensor are, and writes the file again without them.
 //
-// In the stripped bytes a tensor with large or external data is external with the location "slot N", N an index of
+// In the stripped bytes a tensor with large or external data is external with the location "slot N", N an index into
 // WireScan::slots. No other tensor in them is external, so a file cannot forge a slot. Comments and per-node metadata
-// are left out: they can be most of the file and are never used.
+// are dropped: they can be most of the file and are never used.
 
 #include <cstdint>
 #include <string>
@@ -21,7 +21,7 @@ struct InlineSlot {
   int64_t offset = 0;
   int64_t length = 0;
 };
-/// External data as the file declares it, unchecked text.
+/// External data as declared in the file, unchecked text.
 struct ExternalSlot {
   std::string location, offset, length;
   bool has_offset = false, has_length = false;
