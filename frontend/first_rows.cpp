@@ -53,8 +53,8 @@ void push_broadcast(const ir::Graph& graph, const ir::Node& node, const RowPart&
   }
 }
 
-/// Whether the window is the same in each row of the value's axis 0, judging by the nodes that compute it, none of
-/// which may be random. False if that takes too many nodes.
+/// Whether the window is the same in each row of the value's axis 0, as determined by the nodes that compute it, none
+/// of which may be random. False if that takes too many nodes.
 bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window) {
   constexpr int kMaxParts = 256;
   const size_t rank = graph.value(value).type.shape.size();

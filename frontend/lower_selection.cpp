@@ -185,7 +185,7 @@ Status lower_on_selection(NodeContext& context) {
 }
 
 bool same_value(const ir::Graph& graph, ValueId a, ValueId b) {
-  constexpr int kMaxPairs = 256;  // pairs of a mask and its compared operand
+  constexpr int kMaxPairs = 256;  // pairs of values to compare
   std::vector<std::pair<ValueId, ValueId>> open{{a, b}};
   for (int pairs = 0; !open.empty(); ++pairs) {
     const auto [one, other] = open.back();

@@ -28,8 +28,8 @@ const Selected* selected_input(NodeContext& context, size_t i);
 const Selected* rows_of(NodeContext& context, size_t i);
 bool is_of(const Selected* selected, Selected::Kind kind);
 
-/// Whether two values are the same, judging by the nodes that compute them, none of which may be random: exporters
-/// write a mask again for each of its uses. False if that takes too many nodes.
+/// Whether two values are the same, as determined by the nodes that compute them, none of which may be random:
+/// exporters write a mask again for each of its uses. False if that takes too many nodes.
 bool same_value(const ir::Graph& graph, ir::ValueId a, ir::ValueId b);
 /// The selection for the operand `given` of a NonZero: equal masks share one selection.
 Result<size_t> selection_by(NodeContext& context, ir::ValueId given);

@@ -1,5 +1,5 @@
 // Attention(q, k, v, mask): softmax(scale * q k^T + mask) v as one node that keeps one number per row of scores for its
-// gradient; made by passes/fuse_attention. See runtime/kernels/attention.h.
+// gradient; created by passes/fuse_attention. See runtime/kernels/attention.h.
 
 #include <algorithm>
 
@@ -14,8 +14,8 @@ namespace graphpipe::ops {
 namespace {
 
 constexpr std::string_view kAttention = "runtime/kernels/attention.h";
-/// Rows of scores that the kernels hold at a time, at most, and floats to whose multiples they pad their copies
-/// (runtime/kernels/attention_loops.h).
+/// The maximum number of rows of scores that the kernels hold at a time, and the number of floats to a multiple of
+/// which they pad their copies (runtime/kernels/attention_loops.h).
 constexpr int64_t kRowsAtOnce = 64, kLanes = 16;
 
 const ir::Shape& attention_shape(const NodeView& node, size_t i) { return node.input(i).type.shape; }
@@ -71,7 +71,7 @@ Inferred infer_attention_gradient(const NodeView& node) {
   return checked(node, std::move(gradients));
 }
 
-/// All of the same, the mask too: the gradient of the scores, [.., Q, K].
+/// The same inputs, the mask too: the gradient of the scores, [.., Q, K].
 Inferred infer_attention_mask_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 7, 7));
   GP_TRY_VOID(expect_attention(node, 1, 6));
@@ -101,7 +101,7 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
   const ir::Shape& right = attention_shape(node, q + 1);
   const auto columns = static_cast<double>(right[right.size() - 2].factor);
   const double multiplied = elements(node.input(q), samples) * columns;
-  // Of float64 LibTorch's operators make all scores, a few times.
+  // For float64, LibTorch's operators materialise all scores, several times.
   const bool holds_all = node.input(q).type.dtype == ir::DType::kFloat64;
   const double all = 3 * 8 * multiplied / static_cast<double>(right.back().factor);
   return {.flops = 2 * products * multiplied,
@@ -112,7 +112,7 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
 Work attention_forward_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 0, 2, {.transposed = 1, .as_is = 1, .scores = 1, .rows = 2});
 }
-/// Holds all scores a few times.
+/// Materialises all scores, several times.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
   Work work = attention_work(node, samples, 1, 2, {});
   work.scratch = 3 * bytes_of(node.output(0), samples);
@@ -168,8 +168,8 @@ Status attention_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// Masks hold the lowest number of float32, which 16 bits make an infinity; a row that is masked everywhere would have
-/// no softmax.
+/// Masks hold the lowest number of float32, which becomes infinite in 16 bits; a row that is fully masked would then
+/// have no softmax.
 bool has_mask(const NodeView& view) { return view.has_input(3); }
 
 ir::Attributes attention_form(double scale, bool causal) { return {{"causal", int64_t{causal}}, {"scale", scale}}; }

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kBatchNorm = "runtime/kernels/batch_norm.h";
 
 bool is_training(const NodeView& node) { return node.attributes().get_int("training_mode", 0) != 0; }
-// The batch kind of y: rows of y belong to rows of x, whatever the statistics were made of.
+// The batch kind of y: rows of y belong to rows of x, however the statistics were computed.
 ir::Value row_value(const ir::Value& x) {
   ir::Value value{.type = x.type, .batch = x.batch, .batch_axis = x.batch_axis};
   return value;
@@ -63,7 +63,7 @@ std::optional<ir::Attributes> batch_norm_in_evaluation(const NodeView& node) {
 }
 bool mixes(const NodeView& node) { return is_training(node) && node.input(0).batch != ir::BatchKind::kNone; }
 bool gradient_mixes(const NodeView& node) { return node.input(1).batch != ir::BatchKind::kNone; }
-/// One value has no deviation: a channel needs a second, from another position or another sample.
+/// A single value has no deviation: a channel needs a second, from another position or another sample.
 int64_t samples_of_statistics(const NodeView& node) {
   if (!mixes(node)) return 1;
   const ir::Shape& shape = node.input(0).type.shape;
@@ -75,7 +75,7 @@ Work forward_work(const NodeView& node, Samples samples) { return per_output_ele
 Work input_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
 Work reduction_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 4); }
 
-// ".view({-1, 1, 1})": a per-channel tensor as it broadcasts to x of this rank.
+// ".view({-1, 1, 1})": makes a per-channel tensor broadcast to x of this rank.
 std::string channel_view(size_t rank) {
   std::vector<int64_t> sizes(rank - 1, 1);
   sizes.front() = -1;
@@ -84,7 +84,7 @@ std::string channel_view(size_t rank) {
 
 // --- forward ---
 
-// ONNX's average of the population variance, from 1/deviation, which the kernel returns.
+// ONNX's average of the population variance, computed from the kernel's 1/deviation.
 void emit_population_update(Emitter& emitter, const std::string& parts) {
   const double keep = emitter.node().attributes().get_double("momentum", 0.9);
   const std::string take = number(1 - keep);
@@ -208,7 +208,7 @@ std::string reduced_axes(const NodeView& node) {
   return text("at::IntArrayRef(", list(axes), ")");
 }
 
-// The sum over all but the channels of an expression.
+// The sum of an expression over all axes but the channels.
 std::string channel_sum(Emitter& emitter, const std::string& expression) {
   return text("at::sum(", expression, ", ", reduced_axes(emitter.node()), ")");
 }

@@ -33,7 +33,7 @@ Inferred infer_arithmetic(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-/// The exponent may have a type of its own; the result has the base's.
+/// The exponent may have a different type; the result has the base's.
 Inferred infer_pow(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 2, 2));
   GP_TRY(ir::Shape shape, broadcast_inputs(node));
@@ -73,7 +73,7 @@ Inferred infer_where(const NodeView& node) {
   return one_output(node, {node.input(1).type.dtype, std::move(shape)});
 }
 
-/// Gradient ops: the result is as large as the gradient (input 0), to which all other inputs broadcast.
+/// Gradient ops: the result has the shape of the gradient (input 0), to which all other inputs broadcast.
 Inferred infer_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 2, node.input_count()));
   GP_TRY_VOID(expect_floating(node, {0}));
@@ -185,7 +185,7 @@ void emit_pow(Emitter& emitter) {
   assign_pattern(emitter, pattern, "ATen/ops/pow.h");
 }
 
-/// An exponent of a wider type would widen the gradient too.
+/// An exponent of a wider type would widen the gradient as well.
 void emit_pow_base_gradient(Emitter& emitter) {
   const ir::DType base = emitter.node().input(1).type.dtype;
   std::string pattern = "at::where($2.eq(0.0), 0.0, $1.pow($2.sub(1)).mul_($2).mul_($0))";
@@ -254,7 +254,7 @@ Inferred infer_extremum_gradient(const NodeView& node) {
 // --- entries ---
 
 Work ten_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
-/// The sum of the first inputs is a tensor of its own for each of the others but the last.
+/// Each of the additional inputs but the last needs a temporary for the partial sum.
 Work flop_per_input(const NodeView& node, Samples samples) {
   const auto inputs = static_cast<double>(node.input_count());
   Work work = per_output_element(node, samples, inputs);
@@ -262,7 +262,7 @@ Work flop_per_input(const NodeView& node, Samples samples) {
   return work;
 }
 
-/// The shapes that broadcasting has to get right: equal, weight against activation, both ways, scalar.
+/// The shapes that broadcasting has to handle: equal, weight against activation, in both directions, scalar.
 std::vector<Example> broadcast_examples(ExampleInput (*fill)(const ExampleShape&)) {
   return {{.inputs = {fill({kB, 2, 3}), fill({kB, 2, 3})}},
           {.inputs = {fill({kB, 2, 3}), weight(fill({3}))}},
@@ -341,7 +341,7 @@ std::vector<OpDef> arithmetic_rows() {
        .examples = {{.inputs = {positive({kB, 2, 3}), normal({kB, 2, 3})}},
                     {.inputs = {positive({kB, 2, 3}), weight(normal({}))}},
                     {.inputs = {normal({kB, 3}), weight(integers({}, 3, 4))}}}},
-      // An exponent of 0 gives 0, also where the power of the base would be infinite.
+      // An exponent of 0 gives 0, even where the power of the base would be infinite.
       {.name = "PowGradBase",
        .infer = infer_gradient,
        .work = ten_flops,

@@ -27,7 +27,7 @@ Inferred infer_pair(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-/// ONNX shifts unsigned numbers only.
+/// ONNX only shifts unsigned numbers.
 Inferred infer_shift(const NodeView& node) {
   const std::string direction = node.attributes().get_string("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") return bad_model(node, "has a direction other than LEFT and RIGHT");

@@ -19,7 +19,7 @@ Inferred infer_clip(const NodeView& node) {
 
 bool has_bound(const NodeView& node) { return node.attributes().has("min") || node.attributes().has("max"); }
 
-/// LibTorch refuses a bound that 16 bits do not hold.
+/// LibTorch rejects a bound that 16 bits cannot represent.
 bool has_wide_bound(const NodeView& node) {
   return !fits_float16(node.attributes().get_double("min", 0)) || !fits_float16(node.attributes().get_double("max", 0));
 }

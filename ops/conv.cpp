@@ -1,10 +1,10 @@
 // Convolutions over one to three spatial axes. x is [N, C, ...]; the weight of Conv is [M, C/group, ...], that of
-// ConvTranspose [C, M/group, ...]. Pads that differ at the two ends become a padding (Conv) or a cut (ConvTranspose)
-// of its own, because the kernels know only equal pads.
+// ConvTranspose [C, M/group, ...]. Pads that differ at the two ends become a separate padding (Conv) or slice
+// (ConvTranspose), because the kernels only support equal pads.
 //
 // Gradient nodes: <Op>GradInput(gradient, weight, x or absent) {shape of x} and <Op>GradWeight(gradient, x, weight).
-// The input gradient needs nothing of x but its shape. It names x only where the weight gradient keeps x anyway: the
-// CPU kernel then has no stand-in to fill.
+// The input gradient needs only the shape of x. It names x only if the weight gradient keeps x anyway: the CPU kernel
+// then needs no placeholder to fill.
 
 #include <algorithm>
 #include <array>
@@ -76,13 +76,13 @@ Inferred infer_conv(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-// Multiply-adds: every element of `many` meets the weights of one of its group's channels.
+// Multiply-adds: every element of `many` is multiplied by the weights of one of its group's channels.
 double multiply_adds(const ir::Value& many, const ir::Value& weight, Samples samples) {
   return elements(many, samples) * elements(weight, samples) / static_cast<double>(weight.type.shape[0].factor);
 }
 
-// Conv: each output element sums C/group * kernel products. ConvTranspose: each input element is spread over
-// M/group * kernel.
+// Conv: each output element sums C/group * kernel products. ConvTranspose: each input element contributes to M/group *
+// kernel outputs.
 Work product_work(const NodeView& node, const ConvOperands& operands, Samples samples) {
   const ir::Value& many = is_transposed(node) ? operands.x : operands.y;
   return {.flops = 2 * multiply_adds(many, operands.weight, samples),
@@ -105,7 +105,7 @@ Work conv_grad_weight_work(const NodeView& node, Samples samples) {
 
 // --- calls ---
 
-// Pads as the kernel takes them, and what is left for a padding or cut of its own.
+// Pads for the kernel, and the remainder that needs a separate padding or slice.
 struct Pads {
   std::vector<int64_t> kernel, begin, end;
   bool has_rest = false;
@@ -117,7 +117,7 @@ Pads split_pads(const Window& window, bool transposed) {
   if (window.is_symmetric()) return pads;
   pads.has_rest = true;
   for (size_t axis = 0; axis < rank; ++axis) {
-    // A transposed convolution can leave out only what both ends have in common; a plain one pads in full before.
+    // A transposed convolution can only drop what both ends have in common; a plain one is padded in full beforehand.
     pads.kernel[axis] = transposed ? std::min(window.begin[axis], window.end[axis]) : 0;
     pads.begin[axis] = window.begin[axis] - pads.kernel[axis];
     pads.end[axis] = window.end[axis] - pads.kernel[axis];
@@ -157,20 +157,20 @@ void emit_conv(Emitter& emitter) {
   emitter.assign(0, call, "ATen/ops/convolution.h");
 }
 
-// Element `part` of the tuple of three gradients, of which it is the only one.
+// Element `part` of the tuple of three gradients; only this one is computed.
 std::string backward_call(int part, const std::string& operands, const std::string& tail) {
   return text("std::get<", part, ">(at::convolution_backward(", operands, ", std::nullopt", tail, ", {",
               part == 0 ? "true, false" : "false, true", ", false}))");
 }
 constexpr std::string_view kBackward = "ATen/ops/convolution_backward.h";
 
-// Shapes with the rest of the pads added to the spatial axes.
+// Shapes with the remaining pads added to the spatial axes.
 ir::Shape grown(ir::Shape shape, const Pads& pads) {
   for (size_t axis = 0; axis < pads.begin.size(); ++axis) shape[axis + 2].factor += pads.begin[axis] + pads.end[axis];
   return shape;
 }
 
-// The output gradient as the kernel's own output had it: a cut is undone by zeros.
+// The output gradient for the kernel's own output: sliced parts are filled with zeros.
 std::string kernel_gradient(Emitter& emitter, const Pads& pads) {
   const bool was_cut = pads.has_rest && is_transposed(emitter.node());
   return was_cut ? padded(emitter, emitter.in(0), pads.begin, pads.end) : emitter.in(0);

@@ -1,5 +1,5 @@
 #pragma once
-// What a convolution's node says of its windows: shared by its checks, its calls and the count of its memory.
+// The window parameters of a convolution node, shared by its checks, its calls and its memory estimate.
 
 #include <cstdint>
 #include <vector>
@@ -17,12 +17,12 @@ struct ConvForm {
 };
 
 bool is_transposed(const NodeView& node);
-/// Refuses shapes that cannot be convolved. `x` and `weight`: shapes of the forward's.
+/// Rejects shapes that cannot be convolved. `x` and `weight`: the forward's shapes.
 Result<ConvForm> conv_form(const NodeView& node, const ir::Shape& x, const ir::Shape& weight);
-/// Whether the runtime chooses how it is computed (runtime/kernels/convolution.h).
+/// Whether the runtime chooses the algorithm (runtime/kernels/convolution.h).
 bool is_plane(const NodeView& node, const ConvForm& form);
 
-/// Numbers of fixed dims.
+/// The sizes of fixed dims.
 std::vector<int64_t> fixed_sizes(ir::Shape::const_iterator begin, ir::Shape::const_iterator end);
 
 }  // namespace graphpipe::ops

@@ -16,7 +16,7 @@ bool all_are(const std::vector<int64_t>& numbers, int64_t number) {
   return std::ranges::all_of(numbers, [&](int64_t each) { return each == number; });
 }
 
-/// Of a copy of activations, or of weights [M, C, ..], with channels in blocks.
+/// Bytes of a copy of activations, or of weights [M, C, ..], with channels in blocks.
 double blocked_bytes(const ir::Value& value, Samples samples, bool is_weight) {
   const auto padding = [&](size_t axis) {
     const int64_t channels = value.type.shape[axis].factor;
@@ -25,7 +25,7 @@ double blocked_bytes(const ir::Value& value, Samples samples, bool is_weight) {
   return bytes_of(value, samples) * padding(1) * (is_weight ? padding(0) : 1);
 }
 
-/// The channels of the wider activations at the places of the smaller, of one sample.
+/// The channels of the wider activations at the places of the smaller ones, for one sample.
 double gathered_bytes(const ConvOperands& operands) {
   constexpr double kAlignment = 128;
   const ir::Shape &one = operands.x.type.shape, &other = operands.y.type.shape;
@@ -34,10 +34,10 @@ double gathered_bytes(const ConvOperands& operands) {
   return elements * static_cast<double>(ir::bytes_per_element(operands.made.type.dtype)) + kAlignment;
 }
 
-// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64 (there of 8 channels without
-// AVX-512): all three lie there before the result is made of its copy. Activations of up to three channels are read as
-// they are, pointwise kernels on whole blocks take all as it is, strided ones gather what they read of one sample, and
-// a strided input gradient has a sum of its own and copies its result once more.
+// oneDNN works on copies with channels in blocks, as measured with LibTorch 2.11 on x86-64 (in blocks of 8 channels
+// without AVX-512): all three copies exist before the result is made from its copy. Activations of up to three channels
+// are read in place, pointwise kernels on whole blocks take everything in place, strided ones gather what they read of
+// one sample, and a strided input gradient has a separate sum and copies its result once more.
 double blocked_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   constexpr double kStridedSum = 36'888, kWidePointwiseSum = 135'192;
   constexpr int64_t kWide = 14;
@@ -63,8 +63,8 @@ double blocked_scratch(const NodeView& node, const ConvOperands& operands, Sampl
   return std::max(copies - result, blocked_bytes(operands.made, samples, &operands.made == &operands.weight));
 }
 
-/// Where the runtime multiplies (runtime/kernels/convolution.cpp): the columns, and beside them the activations of
-/// several samples by channels. Not set: it does not.
+/// If the runtime multiplies (runtime/kernels/convolution.cpp): the columns, and in addition the activations of several
+/// samples by channels. Unset if it does not.
 std::optional<double> product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   const ir::Value& y = operands.y;
   const ir::Shape& weight = operands.weight.type.shape;
@@ -82,12 +82,12 @@ std::optional<double> product_scratch(const NodeView& node, const ConvOperands& 
   const double columns = static_cast<double>(shape.samples * shape.places) * rows * ir::bytes_per_element(y.type.dtype);
   const double by_channels = shape.samples > 1 ? bytes_of(y, samples) : 0;
   if (&operands.made != &operands.x) return columns + by_channels;
-  // The result is made when the product is.
+  // The result is allocated after the product.
   return std::max(columns + by_channels - bytes_of(operands.x, samples), columns);
 }
 
-/// Where oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
-/// columns, and four sums in the shape of the weight. Zero elsewhere.
+/// If oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
+/// columns, and four sums in the shape of the weight. Zero otherwise.
 double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const ir::Value& weight, Samples samples) {
   constexpr int64_t kWidest = 13;
   bool multiplies_columns = false;

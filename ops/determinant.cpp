@@ -1,4 +1,4 @@
-// Det (x [.., n, n]): the determinant of each matrix, by LibTorch's factorisation.
+// Det (x [.., n, n]): the determinant of each matrix, via LibTorch's LU factorisation.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -31,7 +31,7 @@ Inferred infer_determinant_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type);
 }
 
-/// A factorisation takes 2/3 n^3 operations, and solving for n right sides 2 n^3; the factors are a copy.
+/// A factorisation takes 2/3 n^3 operations, and solving for n right-hand sides 2 n^3; the factors are a copy.
 Work factorisation_work(const NodeView& node, Samples samples, const ir::Value& x, double cubes) {
   const double all = elements(x, samples);
   return {.flops = cubes * all * static_cast<double>(x.type.shape.back().factor),
@@ -43,11 +43,11 @@ Work determinant_work(const NodeView& node, Samples samples) {
 }
 Work determinant_gradient_work(const NodeView& node, Samples samples) {
   Work work = factorisation_work(node, samples, node.input(1), 8.0 / 3);
-  work.scratch *= 3;  // the factors, those without a zero on the diagonal, and the right sides
+  work.scratch *= 3;  // the factors, the factors with zeros on the diagonal replaced, and the right-hand sides
   return work;
 }
 
-/// LAPACK has no 16 bits: they are widened, and the result narrowed.
+/// LAPACK has no 16-bit types: operands are widened, and the result is narrowed.
 void emit_determinant(Emitter& emitter) {
   const ir::DType dtype = emitter.node().input(0).type.dtype;
   assign_pattern(emitter,

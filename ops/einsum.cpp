@@ -1,6 +1,6 @@
-// Einsum of one or two operands, without ellipsis, where no operand repeats a label and every label of an operand is
-// in the result or in the other operand. That covers permutations and all (batched) products; its gradients are of the
-// same form. The front end makes all other equations of it (frontend/lower_einsum.cpp).
+// Einsum of one or two operands, without ellipsis, in which no operand repeats a label and every label of an operand is
+// in the result or in the other operand. That covers permutations and all (batched) products; its gradients have the
+// same form. The frontend reduces all other equations to it (frontend/lower_einsum.cpp).
 
 #include <algorithm>
 #include <map>
@@ -27,7 +27,7 @@ bool repeats(std::string labels) {
   return std::ranges::adjacent_find(labels) != labels.end();
 }
 
-// The result that a text without "->" has: labels that occur once, in order of the alphabet.
+// The result of a text without "->": labels that occur once, in alphabetical order.
 std::string implicit_result(const std::vector<std::string>& operands) {
   std::map<char, int> counts;
   for (const std::string& operand : operands) {
@@ -122,7 +122,7 @@ Inferred infer_einsum(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)}, mixing);
 }
 
-// Two flops for each combination of labels; a permutation only moves.
+// Two flops for each combination of labels; a permutation only moves data.
 Work einsum_work(const NodeView& node, Samples samples) {
   if (node.input_count() == 1) return copy_work(node, samples);
   double combinations = 2;

@@ -74,7 +74,7 @@ std::string scalar_type(ir::DType dtype) {
       return "at::kFloat8_e5m2fnuz";
     case ir::DType::kFloat8E8M0:
       return "at::kFloat8_e8m0fnu";
-    // One element a byte.
+    // One element per byte.
     case ir::DType::kFloat4E2M1:
     case ir::DType::kUInt4:
     case ir::DType::kUInt2:

@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of C++ text that `emit` functions share. All of it is made from numbers and our own names, so no text from a
+// Pieces of C++ text that `emit` functions share. All of it is composed of numbers and our own names, so no text from a
 // model can reach generated code through here.
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace graphpipe::ops {
 inline constexpr std::string_view kTensorHeader = "ATen/core/Tensor.h";  // all that methods need
 inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "ATen/ops/mul.h",
                                   kWhereHeader = "ATen/ops/where.h";
-/// Of graphpipe::runtime::concat, index and index_put, which take the place of at::cat and its like.
+/// For graphpipe::runtime::concat, index and index_put, which replace at::cat and similar functions.
 inline constexpr std::string_view kTensorLists = "runtime/kernels/tensor_lists.h";
 
 /// A double literal that reads back to the same bits: "0.5", "1e-05", "-std::numeric_limits<double>::infinity()".
 std::string number(double value);
 /// The attribute "epsilon" of a normalisation, 1e-5 by default, as number() gives it.
 std::string epsilon_text(const NodeView& node);
-/// An int64_t literal; of the least one an expression, for its digits alone are too large.
+/// An int64_t literal; an expression for the smallest one, whose digits alone would be out of range.
 std::string integer(int64_t value);
 /// "{0, 2}", of int64_t.
 std::string list(const std::vector<int64_t>& values);
@@ -37,9 +37,9 @@ void assign_call(Emitter& emitter, std::string_view function, std::string_view h
 /// Output 0 = `pattern` with $0 .. $9 replaced by the inputs' expressions. Methods of at::Tensor need no header of
 /// their own, so `$0.mul($1.cos())` needs none but the outermost call's.
 void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header);
-/// Tensors of float32 as large as the result that a pattern makes beside it: one for each call but the one that makes
-/// the result, a quarter of one where a call gives truth values. Methods whose names end with _ change what they are
-/// called on, and expand makes a view.
+/// The temporaries of a pattern, in float32 tensors of the size of the result: one for each call except the one that
+/// makes the result, a quarter of one if a call returns booleans. Methods whose names end with _ work in place, and
+/// expand makes a view.
 double temporaries_of(std::string_view pattern);
 /// The pattern with $0 .. $9 replaced.
 std::string filled_in(const Emitter& emitter, std::string_view pattern);

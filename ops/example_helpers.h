@@ -46,7 +46,7 @@ inline ExampleInput booleans(const ExampleShape& dims) {
   input.dtype = ir::DType::kBool;
   return input;
 }
-/// The same input as a weight.
+/// The same input marked as a weight.
 inline ExampleInput weight(ExampleInput input) {
   input.is_param = true;
   return input;

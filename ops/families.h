@@ -1,5 +1,5 @@
 #pragma once
-// The families of ops. Each file ops/<family>.cpp exposes its entries by one function; ops/registry.cpp lists them.
+// The op families. Each file ops/<family>.cpp provides its entries through one function; ops/registry.cpp lists them.
 
 #include <span>
 

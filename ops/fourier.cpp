@@ -17,7 +17,7 @@ namespace graphpipe::ops {
 namespace {
 
 constexpr std::string_view kFourierHeader = "runtime/kernels/fourier.h";
-/// A length of this size takes 128 MiB for each row.
+/// A transform of this length needs 128 MiB per row.
 constexpr int64_t kMaxTransform = int64_t{1} << 24;
 
 // --- DFT{axis, dft_length, inverse, onesided} ---
@@ -95,7 +95,7 @@ Status dft_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// The attributes of the forward node, and `shape`: that of its input.
+/// Attributes: those of the forward node, and `shape`, that of its input.
 Inferred infer_dft_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   const ir::Shape shape = node.attributes().get_shape("shape");
@@ -155,7 +155,8 @@ Status frames_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// The other way: sums what the frames have of an element. `shape`: that of the forward node's input.
+/// The adjoint of Frames: sums the contributions of all frames to an element. `shape`: that of the forward node's
+/// input.
 Inferred infer_frames_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   const ir::Shape shape = node.attributes().get_shape("shape");

@@ -1,5 +1,6 @@
 // GatherND and ScatterND: look-ups and updates by tuples of indices. With `batch_dims` b the first b axes of data and
-// indices go together, so the batch may be one of them and samples stay apart; an axis that a tuple indexes may not.
+// indices are paired, so the batch may be one of them and samples stay separate; an axis that a tuple indexes may not
+// be the batch.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -12,7 +13,7 @@ namespace {
 
 using ir::ValueId;
 
-/// How tuples index data: axes [0, shared) go together, [shared, shared + width) are indexed, the rest is copied.
+/// How tuples index data: axes [0, shared) are paired, [shared, shared + width) are indexed, the rest is copied.
 struct Tuples {
   size_t shared = 0;
   size_t width = 0;
@@ -56,7 +57,7 @@ Inferred infer_gather_nd(const NodeView& node) {
   return one_output(node, {data.dtype, looked_up(data.shape, indices, tuples)}, mixing_of(data.shape, tuples));
 }
 
-/// C++ expressions for the index of each axis of data below tuples.end(), in the shape of the tuples.
+/// C++ expressions for the index into each axis of data below tuples.end(), in the shape of the tuples.
 std::vector<std::string> axis_indices(const Emitter& emitter, const ir::Shape& data, const ir::Shape& indices,
                                       Tuples tuples) {
   const std::string all = emitter.in(1);
@@ -71,7 +72,7 @@ std::vector<std::string> axis_indices(const Emitter& emitter, const ir::Shape& d
   return result;
 }
 
-/// The braced list that the kernels of indices take.
+/// The braced list that the index kernels take.
 std::string index_list(Emitter& emitter, const ir::Shape& data, const ir::Shape& indices, Tuples tuples) {
   emitter.include("ATen/ops/arange.h");
   std::string list;
@@ -112,7 +113,8 @@ Inferred infer_gather_nd_gradient(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)}, mixing);
 }
 
-/// Tuples become row numbers of data seen as [rows, rest]; rows that were read several times are added up in order.
+/// Tuples become row numbers of data viewed as [rows, rest]; contributions to a row that was read several times are
+/// added in order.
 void emit_gather_nd_gradient(Emitter& emitter) {
   const ir::Shape &shape = emitter.node().output(0).type.shape, &indices = emitter.node().input(1).type.shape;
   const Tuples tuples = tuples_of(emitter.node(), shape, indices).value();
@@ -128,7 +130,7 @@ void emit_gather_nd_gradient(Emitter& emitter) {
   const ir::Dim count = product_of(indices, 0, indices.size() - 1), rows = product_of(shape, 0, tuples.end());
   const ir::Dim width = product_of(shape, tuples.end(), shape.size());
   const ir::Shape tuple_shape(indices.begin(), indices.end() - 1);
-  // The kernel adds in the gradient's type, where a sum of 16 bits ends at a few hundred terms.
+  // The kernel accumulates in the gradient's type, where a 16-bit sum stops growing after a few hundred terms.
   const ir::DType type = emitter.node().output(0).type.dtype;
   const std::string widened = is_16_bits(type) ? ".to(at::kFloat)" : "";
   const std::string narrowed = is_16_bits(type) ? text(".to(", scalar_type(type), ")") : "";
@@ -141,7 +143,7 @@ void emit_gather_nd_gradient(Emitter& emitter) {
 
 // --- ScatterND(data, indices, updates){reduction: none or add} ---
 
-/// Whether updates are added. The frontend writes the other reductions as ScatterElements.
+/// Whether updates are added. The frontend lowers the other reductions to ScatterElements.
 Result<bool> scatter_adds(const NodeView& node) {
   const std::string reduction = node.attributes().get_string("reduction", "none");
   if (reduction == "none" || reduction == "add") return reduction == "add";
@@ -160,7 +162,7 @@ Inferred infer_scatter_nd(const NodeView& node) {
   if (node.input(2).type.shape != looked_up(data.shape, indices, tuples)) {
     return bad_model(node, text("has updates of shape ", shape_text(node.input(2).type.shape)));
   }
-  // Rows of updates and indices go to places of data: if they hold the batch, samples meet there.
+  // Rows of updates and indices are written to places of data: if they contain the batch, samples mix there.
   const bool batched_tuples = !ir::element_count(indices).value_or(ir::Dim::batch()).is_fixed();
   return one_output(node, data, batched_tuples ? Mixing::kMixes : mixing_of(data.shape, tuples));
 }

@@ -1,8 +1,8 @@
-// Ops that are their first input forwards and decide what of the gradient goes back through them.
+// Ops that return their first input and only control the gradient through it.
 //
-// Detach is torch's: nothing goes back. Gate lets the gradient through where a condition holds. It stands before what a
-// branch reads that only some data take: the branch is computed for all of them, and the derivative of what was not
-// taken, which may be infinite, would be no number when it is multiplied by the zero that comes back.
+// Detach is torch's: it blocks the gradient. Gate lets the gradient through where a condition holds. It is placed
+// before the inputs of a branch that only some data take: the branch is computed for all of them, and where it was not
+// taken, its derivative may be infinite, which multiplied by the zero that comes back would be NaN.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"

@@ -1,6 +1,6 @@
 // GridSample (x [N, C, ...], grid [N, ..., axes]){mode: linear, nearest or cubic; padding_mode: zeros, border or
-// reflection; align_corners}: x read at the positions of the grid, in units where x reaches from -1 to 1. Over two
-// axes, or three without cubic.
+// reflection; align_corners}: x sampled at the positions of the grid, in units in which x extends from -1 to 1. Over
+// two axes, or three without cubic.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -14,7 +14,7 @@ namespace {
 
 using ir::ValueId;
 
-/// The numbers by which ATen calls the ways to interpolate and to pad.
+/// ATen's codes for the interpolation and padding modes.
 struct SampleForm {
   size_t axes = 2;
   int64_t interpolation = 0, padding = 0;
@@ -26,7 +26,7 @@ Diagnostic unknown_way(const NodeView& node, std::string_view what, const std::s
                     "use torch.nn.functional.grid_sample");
 }
 
-/// Opsets before 20 say bilinear and bicubic.
+/// Opsets before 20 use the names bilinear and bicubic.
 Result<int64_t> interpolation_of(const NodeView& node) {
   const std::string mode = node.attributes().get_string("mode", "linear");
   if (mode == "linear" || mode == "bilinear") return 0;
@@ -70,11 +70,11 @@ Inferred infer_grid_sample(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-/// As many cells as a position has neighbours, with a weight each.
+/// A position reads as many cells as it has neighbours, with a weight each.
 Work grid_sample_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 32); }
 Work grid_sample_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 64); }
 
-/// "interpolation, padding, corners": the arguments that end every call.
+/// "interpolation, padding, corners": the trailing arguments of every call.
 std::string sampling_arguments(const SampleForm& form) {
   return text(form.interpolation, ", ", form.padding, ", ", boolean(form.aligns_corners));
 }
@@ -129,7 +129,7 @@ Example sampled(const ExampleShape& x, const ExampleShape& grid, std::string mod
 }
 
 std::vector<OpDef> grid_sample_row() {
-  // Positions of kNormal lie beyond the input too, where padding counts.
+  // Positions of kNormal also lie outside the input, where padding matters.
   Example beyond = sampled({kB, 2, 4, 3}, {kB, 3, 2, 2}, "linear", "border", true);
   beyond.inputs[1] = normal({kB, 3, 2, 2});
   Example outside = beyond;

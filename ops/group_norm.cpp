@@ -18,7 +18,7 @@ struct GroupForm {
   int64_t channels = 1, area = 1, groups = 1;
 };
 
-// `instance`: as many groups as channels.
+// `instance`: one channel per group.
 Result<GroupForm> group_form(const NodeView& node, size_t x, bool instance) {
   const ir::Shape& shape = node.input(x).type.shape;
   if (shape.size() < 2) return bad_model(node, text("needs [N, C, ...], found ", shape_text(shape)));
@@ -63,7 +63,7 @@ Inferred infer_group_norm(const NodeView& node) {
 Work group_norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
 Work group_norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
 
-// "b, 64, 49, 8": sizes as the kernels take them. Inference has checked the form.
+// "b, 64, 49, 8": sizes as the kernels take them. The form was checked by inference.
 std::string sizes_text(const Emitter& emitter, size_t x) {
   const GroupForm form = group_form(emitter.node(), x, is_instance(emitter.node())).value();
   return text(emitter.dim(form.samples), ", ", form.channels, ", ", form.area, ", ", form.groups);

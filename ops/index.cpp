@@ -1,11 +1,11 @@
-// Look-ups by integer tensors: Gather and GatherElements; and the numbers of picked places, by which rows are looked
+// Look-ups by integer tensors: Gather and GatherElements; and the numbering of picked places, by which rows are looked
 // up.
 //
-// Gradients of look-ups add up the rows that were read several times. They go through embedding_dense_backward, which
-// adds in the order of the indices on every device and with any number of threads, so that runs repeat to the bit. The
-// gradient of a table of weights is added to by rows (runtime/kernels/table_rows.h).
-// Indices may be negative in ONNX; ATen's kernels differ in whether they accept that, so they are made positive where
-// needed. An index out of range ends the run with ATen's error.
+// The gradients of look-ups add up the contributions to rows that were read several times. They use
+// embedding_dense_backward, which adds in the order of the indices on every device and with any number of threads, so
+// that runs are bit-reproducible. The gradient of a table of weights is accumulated by rows
+// (runtime/kernels/table_rows.h). Indices may be negative in ONNX; ATen's kernels differ in whether they accept that,
+// so they are made non-negative where needed. An index out of range ends the run with ATen's error.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -18,7 +18,7 @@ namespace {
 
 using ir::ValueId;
 
-/// An expression of indices into a dim, with the negative ones made positive. They are in range: the forward has run.
+/// Indices into a dim, with the negative ones made non-negative. They are in range: the forward has run.
 std::string wrapped(const Emitter& emitter, std::string_view indices, ir::Dim dim) {
   return text(indices, ".remainder(", emitter.dim(dim), ")");
 }
@@ -49,11 +49,11 @@ bool is_along_first_axis(const NodeView& node) {
   return axis_attribute(node, "axis", 0, node.input(0).type.shape.size()).value() == 0;
 }
 
-/// The row that look-ups do not train (nn.Embedding's padding_idx), which no ONNX operator has; -1: all train.
+/// The row that look-ups do not train (nn.Embedding's padding_idx), which no ONNX operator can express; -1: all train.
 constexpr std::string_view kPaddingRow = "padding_row";
 int64_t padding_row(const NodeView& node) { return node.attributes().get_int(kPaddingRow, -1); }
 
-/// The gradient is of phase W where the data is a weight, and then touches only the rows that were looked up.
+/// The gradient has phase W if the data is a weight, and then only touches the rows that were looked up.
 Status gather_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   const NodeView& node = builder.forward();
@@ -95,7 +95,7 @@ void emit_gather_gradient(Emitter& emitter) {
   const std::string gradient = leading ? text(emitter.in(0), ".reshape(", emitter.dims({count, after}), ")")
                                        : text(emitter.in(0), ".reshape(", emitter.dims({before, count, after}),
                                               ").permute({1, 0, 2}).reshape(", emitter.dims({count, width}), ")");
-  // The kernel adds in the gradient's type, where a sum of 16 bits ends at a few hundred terms.
+  // The kernel accumulates in the gradient's type, where a 16-bit sum stops growing after a few hundred terms.
   const ir::DType type = node.output(0).type.dtype;
   const std::string widened = is_16_bits(type) ? ".to(at::kFloat)" : "";
   const std::string narrowed = is_16_bits(type) ? text(".to(", scalar_type(type), ")") : "";
@@ -114,21 +114,21 @@ void accumulate_gather_gradient(Emitter& emitter, std::string_view place) {
       "runtime/kernels/table_rows.h");
 }
 
-/// Of the data only what is looked up is read.
+/// Only the part of the data that is looked up is read.
 Work gather_work(const NodeView& node, Samples samples) {
   Work work{.bytes = 2 * bytes_of(node.output(0), samples) + bytes_of(node.input(1), samples)};
   work.scratch = index_scratch(node, 1, samples, false);
   return work;
 }
 
-/// By rows: the gradient is read and the rows written, which were zeros before.
+/// By rows: the gradient is read, and the rows are zeroed and then written.
 Work gather_rows_gradient_work(const NodeView& node, Samples samples) {
   Work work{.bytes = 3 * bytes_of(node.input(0), samples) + bytes_of(node.input(1), samples)};
   work.scratch = index_scratch(node, 1, samples, false);
   return work;
 }
 
-/// With another axis than the first the gradient and the sums are turned, which copies them.
+/// If the axis is not the first, the gradient and the sums are transposed, which copies them.
 Work gather_gradient_work(const NodeView& node, Samples samples) {
   Work work = copy_work(node, samples);
   work.scratch = index_scratch(node, 1, samples, false);
@@ -186,7 +186,7 @@ void emit_gather_elements_gradient(Emitter& emitter) {
 
 // --- entries ---
 
-/// Rows of the table; ONNX counts from the end too, with negative ones.
+/// Rows of the table; negative ids count from the end.
 wire::IdBounds row_ids(const NodeView& node, size_t i) {
   const ir::Shape& shape = node.input(0).type.shape;
   int64_t axis = node.attributes().get_int("axis", 0);
@@ -265,7 +265,7 @@ std::vector<OpDef> gather_rows() {
        .work = copy_work,
        .temporaries = 1.25,
        .emit = emit_number_places,
-       // All of them: a mask by chance has another number in each sample.
+       // All of them: a random mask would pick a different number in each sample.
        .examples = {{.inputs = {integers({kB, 6}, 1, 2, ir::DType::kBool)}, .attributes = {{"elements", int64_t{6}}}}}},
   };
 }

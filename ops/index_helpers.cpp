@@ -3,7 +3,7 @@
 namespace graphpipe::ops {
 namespace {
 
-/// Negative indices made positive. `indices` is a name.
+/// Makes negative indices non-negative. `indices` is a name.
 std::string counted_from_end(const Emitter& emitter, std::string_view indices, ir::Dim dim) {
   return text(indices, ".where(", indices, ".ge(0), ", indices, ".add(", emitter.dim(dim), "))");
 }

@@ -6,13 +6,13 @@
 namespace graphpipe::ops {
 namespace {
 
-// [B, B] is as far as real models go; the rest is room for flattened forms.
+// Real models go up to [B, B]; the rest leaves room for flattened forms.
 constexpr int kMaxPower = 4;
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
 std::string input_text(size_t i) { return text("input ", i); }
 
-/// Whether the dim can stand for both, and which one the result has.
+/// The dim of the result, if the two are compatible.
 std::optional<ir::Dim> broadcast_dim(ir::Dim a, ir::Dim b) {
   if (a == b) return a;
   if (a == ir::Dim::fixed(1)) return b;
@@ -192,7 +192,7 @@ Inferred checked(const NodeView& node, std::vector<ir::Value> outputs) {
                         "reshape to fewer dimensions");
     }
     const auto impossible = [](ir::Dim dim) { return dim.factor < 0 || dim.power < 0 || dim.power > kMaxPower; };
-    // An empty dim must not hide an overflow of the others: products over some of the dims are formed later.
+    // A zero dim must not hide an overflow of the others: products over some of the dims are computed later.
     ir::Shape counted = shape;
     for (ir::Dim& dim : counted) dim.factor = std::max<int64_t>(dim.factor, 1);
     if (std::ranges::any_of(shape, impossible) || !ir::element_count(counted)) {

@@ -1,9 +1,9 @@
 #pragma once
 // What the `infer` and `work` functions of the entries share: checks of inputs and axes, broadcasting of shapes whose
-// dims may hold the batch, the rule for batch kinds, and the common counts of flops and bytes.
+// dims may contain the batch, the rule for batch kinds, and the common counts of flops and bytes.
 //
 // A check that fails returns a Diagnostic that names the node by its first origin. Sizes are products below 2^48:
-// larger ones are refused, so later arithmetic cannot overflow.
+// larger ones are rejected, so later arithmetic cannot overflow.
 
 #include <cmath>
 #include <cstdint>
@@ -53,7 +53,7 @@ Result<std::vector<int>> normalized_axes(const NodeView& node, const std::vector
 
 /// The product, or nullopt from 2^48 on.
 std::optional<ir::Dim> multiply(ir::Dim a, ir::Dim b);
-/// a / b where it is a whole multiple at every sample count, else nullopt. Needs nothing: b of 0 gives nullopt.
+/// a / b if it is a whole multiple at every sample count, otherwise nullopt. No precondition: b of 0 gives nullopt.
 std::optional<ir::Dim> divide(ir::Dim a, ir::Dim b);
 /// The product of the dims first .. last - 1. Needs: a part of a shape that was checked, so it cannot overflow.
 ir::Dim product_of(const ir::Shape& shape, size_t first, size_t last);
@@ -61,7 +61,7 @@ ir::Dim product_of(const ir::Shape& shape, size_t first, size_t last);
 std::string dim_text(ir::Dim dim);
 /// "[B, 64]".
 std::string shape_text(const ir::Shape& shape);
-/// Numpy's broadcasting. A dim that holds the batch only meets itself or 1.
+/// Numpy broadcasting. A dim that contains the batch only broadcasts with itself or 1.
 Result<ir::Shape> broadcast_shapes(const NodeView& node, const ir::Shape& a, const ir::Shape& b);
 
 // --- outputs ---
@@ -70,10 +70,10 @@ Result<ir::Shape> broadcast_shapes(const NodeView& node, const ir::Shape& a, con
 enum class Mixing : uint8_t { kNone, kMixes };
 
 /// An output of this type, with the batch kind that follows from its dims and the inputs: kMixed if an input is, if the
-/// op mixes samples, if the batch vanished or stands in several dims or powers; kAxis if one dim holds the batch; else
-/// kNone.
+/// op mixes samples, if the batch disappears or occurs in several dims or powers; kAxis if one dim contains the batch;
+/// otherwise kNone.
 ir::Value make_value(const NodeView& node, ir::TensorType type, Mixing mixing = Mixing::kNone);
-/// The outputs, after a check of rank and size. Every infer function ends with it.
+/// The outputs, after a check of rank and size. Every infer function ends with this.
 Inferred checked(const NodeView& node, std::vector<ir::Value> outputs);
 /// checked() for ops with one output.
 Inferred one_output(const NodeView& node, ir::TensorType type, Mixing mixing = Mixing::kNone);
@@ -82,7 +82,7 @@ bool is_batch_axis(const NodeView& node, size_t i, int axis);
 
 /// Output 0 has the type and batch kind of input 0. For one-input ops on any element type.
 Inferred same_as_first_input(const NodeView& node);
-/// The same, for ops that are defined on floating types only; further inputs are not looked at.
+/// The same, for ops that are defined only on floating types; further inputs are ignored.
 Inferred same_as_first_float_input(const NodeView& node);
 
 // --- work ---
@@ -101,13 +101,13 @@ Work one_flop_per_element(const NodeView& node, Samples samples);
 Work copy_work(const NodeView& node, Samples samples);
 /// Views cost nothing.
 Work no_work(const NodeView& node, Samples samples);
-/// What holds of every node of an operator.
+/// A property of every node of an operator.
 bool always(const NodeView& node);
 
-/// Whether float16, whose numbers end first, has a number near this one; infinities and NaN it has.
+/// Whether the number is within the range of float16, the narrowest type; infinities and NaN are.
 inline bool fits_float16(double value) { return !std::isfinite(value) || std::abs(value) <= 65504; }
 
-/// Of a type that holds sums of a few hundred terms only.
+/// Whether the type has 16 bits: its sums are only accurate for a few hundred terms.
 inline bool is_16_bits(ir::DType type) { return type == ir::DType::kFloat16 || type == ir::DType::kBFloat16; }
 
 }  // namespace graphpipe::ops

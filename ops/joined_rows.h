@@ -1,5 +1,5 @@
 #pragma once
-// Puts the tables of a family's parts together.
+// Concatenates the tables of a family's parts.
 
 #include <initializer_list>
 #include <vector>

@@ -1,5 +1,5 @@
-// Linear(x, weight, bias): rows times a matrix of weights, plus a bias; made by passes/fuse_linear of what exporters
-// write in two or three nodes. Which kernel multiplies is the runtime's choice (runtime/kernels/linear.h).
+// Linear(x, weight, bias): rows times a weight matrix, plus a bias; created by passes/fuse_linear from what exporters
+// write as two or three nodes. The runtime chooses the kernel (runtime/kernels/linear.h).
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kLinear = "runtime/kernels/linear.h";
 
-/// Attribute transB, as Gemm has it: the weight is [N, K] and not [K, N].
+/// Attribute transB, as in Gemm: the weight is [N, K] instead of [K, N].
 bool has_transposed_weight(const NodeView& node) { return node.attributes().get_int("transB", 0) != 0; }
 
 /// (x [.., K], weight) -> [.., N], or with `back` (gradient [.., N], weight) -> [.., K].
@@ -55,14 +55,14 @@ Inferred infer_linear_grad_weight(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(weight)}, Mixing::kMixes);
 }
 
-/// All axes but the last.
+/// The number of rows: the product of all axes but the last.
 int64_t rows_of(const ir::Shape& shape, Samples samples) {
   int64_t rows = 1;
   for (size_t axis = 0; axis + 1 < shape.size(); ++axis) rows *= shape[axis].at(samples);
   return rows;
 }
 
-/// Two flops for each element of the input and each column that it meets.
+/// Two flops for each element of the input and each column that it is multiplied with.
 Work rows_product_work(const NodeView& node, Samples samples, double columns) {
   return {.flops = 2 * elements(node.input(0), samples) * columns, .bytes = bytes_touched(node, samples)};
 }
@@ -73,7 +73,7 @@ Work linear_grad_weight_work(const NodeView& node, Samples samples) {
   return rows_product_work(node, samples, static_cast<double>(node.input(1).type.shape.back().factor));
 }
 
-/// What runtime/kernels/linear.cpp multiplies.
+/// The product that runtime/kernels/linear.cpp computes.
 wire::Product linear_product(const NodeView& node, Samples samples) {
   const ir::Shape& x = node.input(0).type.shape;
   const int64_t inner = x.back().at(samples), columns = node.output(0).type.shape.back().at(samples);

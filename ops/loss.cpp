@@ -54,7 +54,7 @@ Inferred infer_cross_entropy(const NodeView& node) {
       node, {make_value(node, {node.input(0).type.dtype, {}}, Mixing::kMixes), make_value(node, node.input(0).type)});
 }
 
-/// With copies of the labels, as indices and as truth values, and a number for each.
+/// Includes copies of the labels, as indices and as booleans, and one number per label.
 Work cross_entropy_work(const NodeView& node, Samples samples) {
   Work work = per_input_element(node, samples, 14);
   work.scratch = 25 * elements(node.input(1), samples);
@@ -162,13 +162,13 @@ Inferred infer_elementwise_loss_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type);
 }
 
-/// With the differences that are summed.
+/// Includes the differences that are summed.
 Work squared_error_work(const NodeView& node, Samples samples) {
   Work work = per_input_element(node, samples, 3);
   work.scratch = bytes_of(node.input(0), samples);
   return work;
 }
-/// With what LibTorch's kernel makes: 1 - labels, the logarithms, and what it keeps of their inputs.
+/// Includes the temporaries of LibTorch's kernel: 1 - labels, the logarithms, and what it keeps of their inputs.
 Work bce_work(const NodeView& node, Samples samples) {
   Work work = per_input_element(node, samples, 24);
   work.scratch = 3 * bytes_of(node.input(0), samples);
@@ -222,7 +222,7 @@ Inferred infer_contrastive_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type, Mixing::kMixes);
 }
 
-/// The softmax over one sample is 1, whatever its similarity is.
+/// The softmax over a single sample is 1, whatever its similarity.
 int64_t two_samples(const NodeView&) { return 2; }
 
 Work contrastive_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 28); }
@@ -260,7 +260,7 @@ SampleSum scaled_by_samples(const NodeView&, std::span<const SampleSum> inputs) 
   return inputs[0] == SampleSum::kMean ? SampleSum::kSum : SampleSum::kNone;
 }
 
-// Whatever it is given, the result counts samples.
+// Whatever the input, the result depends on the number of samples.
 Inferred infer_scale_by_samples(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, 1));
   GP_TRY_VOID(expect_floating(node, {0}));

@@ -1,5 +1,5 @@
 // LRN: x / base^beta, base = bias + alpha / size * (sum of squares over a window of channels). The window of channel c
-// is [c - (size-1)/2, c + size/2], cut at the ends. The gradient computes the base again from x.
+// is [c - (size-1)/2, c + size/2], clipped at the ends. The gradient recomputes the base from x.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -46,14 +46,15 @@ Inferred infer_lrn_gradient(const NodeView& node) {
 Work lrn_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 30); }
 Work lrn_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 60); }
 
-// The mean over the window of a [N, C, ...] expression, in the shape of `like`. Cut windows divide by the size too.
+// The mean over the window of a [N, C, ...] expression, in the shape of `like`. Clipped windows are also divided by the
+// full size.
 std::string window_mean(const std::string& expression, const std::string& like, int64_t size, int64_t before,
                         int64_t after) {
   return text("at::avg_pool2d(at::constant_pad_nd(", expression, ".flatten(2).unsqueeze(1), {0, 0, ", before, ", ",
               after, "}), {", size, ", 1}, {1, 1}).view_as(", like, ")");
 }
 
-// [N, C] has nothing to flatten: it gets an axis of one.
+// [N, C] has no spatial axes to flatten: it gets one of size 1.
 std::string with_area(const std::string& expression, size_t rank) {
   return rank == 2 ? expression + ".unsqueeze(2)" : expression;
 }
@@ -80,7 +81,7 @@ void emit_lrn(Emitter& emitter) {
   emitter.assign(0, text(base_text(emitter, 0), ".pow_(", number(-beta), ").mul_(", emitter.in(0), ")"), kTensorHeader);
 }
 
-// g base^-beta - 2 alpha beta x * mean over the windows that hold the channel of (g x base^(-beta-1))
+// g base^-beta - 2 alpha beta x * mean over the windows that contain the channel of (g x base^(-beta-1))
 void emit_lrn_gradient(Emitter& emitter) {
   include_window_mean(emitter);
   const ir::Attributes& attributes = emitter.node().attributes();

@@ -1,5 +1,5 @@
-// Matrix products. Weight gradients of a batched product flatten the rows and are one matrix product, so that no
-// tensor of one gradient per sample exists.
+// Matrix products. Weight gradients of a batched product flatten the rows into one matrix product, so that no tensor
+// with one gradient per sample is created.
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ struct ProductShapes {
   ir::Shape result;
 };
 
-// The shapes of a product, with the ones that numpy adds to vectors.
+// The shapes of a product, with the axes of size 1 that numpy adds to vectors.
 Result<ProductShapes> product_shapes(const NodeView& node, ir::Shape left, ir::Shape right) {
   if (left.empty() || right.empty()) return bad_model(node, "takes no scalars");
   const bool left_is_vector = left.size() == 1, right_is_vector = right.size() == 1;
@@ -59,7 +59,7 @@ Work product_work(const NodeView& node, Samples samples, ir::Dim inner) {
   return per_output_element(node, samples, 2.0 * static_cast<double>(inner.at(samples)));
 }
 
-/// Of stacks of matrices whose outer axes differ, LibTorch copies those that are repeated.
+/// LibTorch copies stacks of matrices that are repeated to match different outer axes.
 double repeated_bytes(const NodeView& node, Samples samples) {
   const auto stack = [&](const ir::Value& value) {
     ir::Value outer = value;
@@ -68,7 +68,7 @@ double repeated_bytes(const NodeView& node, Samples samples) {
   };
   if (std::min(shape_at(node, 0).size(), shape_at(node, 1).size()) <= 2 || node.output(0).type.shape.size() <= 2)
     return 0;
-  // One outer axis is repeated by a stride of nothing.
+  // A single outer axis is repeated with a stride of zero, without a copy.
   const ir::Shape& result = node.output(0).type.shape;
   const auto outer =
       std::count_if(result.begin(), result.end() - 2, [](ir::Dim dim) { return dim != ir::Dim::fixed(1); });
@@ -87,7 +87,7 @@ Work matmul_work(const NodeView& node, Samples samples) {
 
 void emit_matmul(Emitter& emitter) { assign_call(emitter, "at::matmul", kMatMul); }
 
-// Gradients know the shapes of a product of rank 2 and more; vectors become matrices by views first.
+// Gradients only handle products of rank 2 and more; vectors become matrices by views first.
 struct ProductGradient {
   GradientBuilder& builder;
   size_t left_rank = shape().size();

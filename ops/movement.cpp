@@ -1,7 +1,8 @@
-// Ops that cut tensors apart, put them together or repeat them: Concat, Split, Slice, Pad, Tile.
+// Ops that slice, concatenate or repeat tensors: Concat, Split, Slice, Pad, Tile.
 //
-// Cutting needs fixed sizes: a cut along the batch axis would take some samples of a micro-batch, which has no meaning
-// for samples that are computed apart, and is refused. Concat and Tile along the batch axis mix samples.
+// Slicing needs fixed sizes: a slice along the batch axis would take some samples of a micro-batch, which has no
+// meaning for samples that are computed independently, and is rejected. Concat and Tile along the batch axis mix
+// samples.
 
 #include <algorithm>
 
@@ -141,7 +142,7 @@ Status split_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// Joins the gradients of a Split's outputs; one that is absent is zero. {axis, sizes, shape: of the input}
+/// Concatenates the gradients of a Split's outputs; absent ones are zero. {axis, sizes, shape: of the input}
 Inferred infer_split_gradient(const NodeView& node) {
   const ir::Shape shape = node.attributes().get_shape("shape");
   GP_TRY_VOID(axis_attribute(node, "axis", 0, shape.size()));
@@ -170,7 +171,7 @@ void emit_split_gradient(Emitter& emitter) {
 
 // --- Slice ---
 
-/// One axis of a Slice, made positive: rows low, low + step, ... below high, in reverse order where `reversed`.
+/// One axis of a Slice, normalised: rows low, low + step, ... below high, in reverse order if `reversed`.
 struct Cut {
   int axis = 0;
   int64_t low = 0, high = 0, step = 1;
@@ -178,7 +179,7 @@ struct Cut {
   int64_t size() const { return high <= low ? 0 : (high - low - 1) / step + 1; }
 };
 
-/// ONNX's clamping: a negative place counts from the end.
+/// ONNX's clamping: a negative position counts from the end.
 int64_t clamped(int64_t place, int64_t size, int64_t low, int64_t high) {
   if (place < 0) place += size;
   return std::clamp(place, low, high);
@@ -198,7 +199,7 @@ bool keeps_all(int64_t start, int64_t end, int64_t step) {
   return start == 0 && step == 1 && end >= INT32_MAX;
 }
 
-/// The cuts of the attributes against a shape. An axis that is kept whole is left out.
+/// The slices of the attributes applied to a shape. An axis that is kept whole is omitted.
 Result<std::vector<Cut>> cuts_of(const NodeView& node, const ir::Shape& shape) {
   const std::vector<int64_t> starts = node.attributes().get_ints("starts"), ends = node.attributes().get_ints("ends");
   std::vector<int64_t> axes = node.attributes().get_ints("axes"), steps = node.attributes().get_ints("steps");
@@ -286,7 +287,7 @@ Status slice_gradient_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// With the gradient turned round, where the slice is.
+/// Includes a reversed copy of the gradient if the slice is reversed.
 Work slice_gradient_work(const NodeView& node, Samples samples) {
   Work work = copy_work(node, samples);
   const std::vector<Cut> cuts = cuts_of(node, node.output(0).type.shape).value();
@@ -316,7 +317,7 @@ ir::Shape repeats_of(const NodeView& node) {
   return result;
 }
 
-/// A dim that holds the batch and is repeated has its samples interleaved: mixed.
+/// A repeated dim that contains the batch has its samples interleaved: mixed.
 Result<ir::Shape> tiled(const NodeView& node, const ir::Shape& from, Mixing& mixing) {
   const ir::Shape repeats = repeats_of(node);
   if (repeats.size() != from.size()) return bad_model(node, "needs one repeat for each axis");

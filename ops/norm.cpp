@@ -1,5 +1,5 @@
 // Normalisation over the trailing axes of each sample: LayerNormalization and RMSNormalization. Both keep the row
-// statistics (one or two numbers per row) for the gradient, as outputs beside ONNX's first.
+// statistics (one or two numbers per row) for the gradient, as additional outputs after ONNX's first.
 
 #include <algorithm>
 
@@ -20,13 +20,13 @@ size_t first_normalized_axis(const NodeView& node, size_t x) {
   return static_cast<size_t>(axis < 0 ? axis + rank : axis);
 }
 
-/// The axes that are normalised, of input `x`, as a shape.
+/// The normalised axes of input `x`, as a shape.
 ir::Shape normalized_shape(const NodeView& node, size_t x) {
   const ir::Shape& shape = node.input(x).type.shape;
   return {shape.begin() + static_cast<std::ptrdiff_t>(first_normalized_axis(node, x)), shape.end()};
 }
 
-// Input x of the shape that scale and bias must have; gives the shape of the row statistics.
+// Checks input x against the shape that scale and bias must have; returns the shape of the row statistics.
 Result<ir::Shape> statistics_shape(const NodeView& node, size_t x) {
   const ir::Shape& shape = node.input(x).type.shape;
   GP_TRY_VOID(axis_attribute(node, "axis", -1, shape.size()));
@@ -69,7 +69,7 @@ Inferred infer_layer_norm(const NodeView& node) {
 
 Work norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
 Work norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
-/// Operands of 16 bits are widened: so many tensors of float32 lie beside them.
+/// 16-bit operands are widened: this adds that many float32 tensors.
 Work widened(Work work, const ir::Value& x, Samples samples, double tensors) {
   if (is_16_bits(x.type.dtype)) work.scratch += tensors * 4 * elements(x, samples);
   return work;
@@ -90,7 +90,7 @@ void emit_layer_norm(Emitter& emitter) {
   for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
 
-// Gradient nodes read (gradient, x, mean, 1/deviation, scale). The weight gradient has one output per wanted one.
+// Gradient nodes read (gradient, x, mean, 1/deviation, scale). The weight gradient has one output per wanted gradient.
 Status layer_norm_gradient(GradientBuilder& builder) {
   GP_TRY_VOID(expect_no_gradient_of_saved(builder, 1));
   const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0), builder.output(1),
@@ -113,7 +113,7 @@ Inferred infer_layer_norm_grad_weight(const NodeView& node) {
   return affine_gradient_values(node, node.input(4).type);
 }
 
-// The kernel asks the bias for nothing but its shape, which is that of the scale.
+// The kernel only uses the shape of the bias, which is that of the scale.
 void emit_layer_norm_gradient(Emitter& emitter, std::string_view mask) {
   const std::string parts = emitter.local("parts");
   emitter.statement(text("auto ", parts, " = at::native_layer_norm_backward(", emitter.in(0), ", ", emitter.in(1), ", ",
@@ -139,7 +139,7 @@ Inferred infer_rms_norm(const NodeView& node) {
   GP_TRY(ir::Shape statistics, statistics_shape(node, 0));
   GP_TRY_VOID(expect_affine(node, 0, {1}));
   const ir::TensorType& type = node.input(0).type;
-  // 16 bits hold neither squares of large numbers nor one over the root of small ones.
+  // 16 bits cannot represent squares of large numbers, nor one over the root of small ones.
   const ir::DType of_statistics = is_16_bits(type.dtype) ? ir::DType::kFloat32 : type.dtype;
   return checked(node, {make_value(node, type), make_value(node, {of_statistics, std::move(statistics)})});
 }

@@ -58,7 +58,7 @@ Inferred infer_onnx_cross_entropy(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
-/// Of copies of the targets, as indices and as truth values, of weights and of what is summed.
+/// For copies of the targets, as indices and as booleans, of the weights and of the terms of the sum.
 double target_scratch(const NodeView& node, Samples samples) { return 32 * elements(node.input(1), samples); }
 Work nll_work(const NodeView& node, Samples samples) {
   return {.flops = 3 * elements(node.input(1), samples),
@@ -76,8 +76,8 @@ Work nll_gradient_work(const NodeView& node, Samples samples) {
   return work;
 }
 
-/// Locals of a call: the target with a class dim of one where ignored targets are class 0, and the weight of each
-/// position, 0 where it is ignored.
+/// Local variables of a call: the target with a class dim of one where ignored targets are class 0, and the weight of
+/// each position, 0 where it is ignored.
 struct Positions {
   std::string index, weights;
 };
@@ -125,7 +125,7 @@ void emit_onnx_cross_entropy(Emitter& emitter) {
   emitter.assign(1, text("std::move(", log_probabilities, ")"), "");
 }
 
-/// Without ignored positions and weights of classes a mean counts every sample alike.
+/// Without ignored positions and class weights, a mean weights every sample equally.
 SampleSum reduction_over_samples(const NodeView& node, std::span<const SampleSum> inputs) {
   const std::string reduction = reduction_of(node);
   if (sums_samples(node, inputs) == SampleSum::kNone || reduction == "none") return SampleSum::kNone;
@@ -134,7 +134,7 @@ SampleSum reduction_over_samples(const NodeView& node, std::span<const SampleSum
   return counts_all ? SampleSum::kMean : SampleSum::kNone;
 }
 
-/// A weight of a class would count its labels by it.
+/// With class weights, labels would not count equally.
 std::optional<CountedLabels> counted_labels(const NodeView& node) {
   if (reduction_of(node) != "mean" || !node.attributes().has("ignore_index") || node.has_input(2)) return {};
   if (compares_samples(node.input(0).type.shape)) return {};
@@ -150,7 +150,7 @@ wire::IdBounds label_ids(const NodeView& node, size_t i) {
           .ignored = node.attributes().get_int("ignore_index", 0)};
 }
 
-/// The softmax over one class is 1, whatever its score is.
+/// The softmax over a single class is 1, whatever its score.
 int64_t samples_to_compare(const NodeView& node) { return compares_samples(node.input(0).type.shape) ? 2 : 1; }
 
 // --- gradient ---

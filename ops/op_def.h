@@ -21,7 +21,7 @@ namespace graphpipe::ops {
 /// The ONNX opset whose meaning the entries have.
 inline constexpr int kInternalOpset = 21;
 
-/// A node with the values around it, as inference, pricing and emission see it.
+/// A node with the values around it, as inference, cost estimation and emission see it.
 class NodeView {
  public:
   NodeView(const ir::Graph& graph, const ir::Node& node) : graph_(&graph), node_(&node) {}
@@ -40,14 +40,15 @@ class NodeView {
   const ir::Node* node_;
 };
 
-/// The kernels whose rates machines have apart (ir::Device); what is neither is priced as a product.
+/// The kinds of kernels for which machines have separate rates (ir::Device); everything else is priced as a product.
 enum class Kernel : uint8_t { kProduct, kConvolution, kAttention };
 
-/// Floating-point operations and bytes moved to and from memory, of one run at a number of samples.
+/// Floating-point operations, and bytes moved to and from memory, of one run for a number of samples.
 struct Work {
   double flops = 0;
   double bytes = 0;
-  /// Bytes that the kernel allocates beside inputs and outputs and frees again, at most; a + b * samples.
+  /// An upper bound on the bytes that the kernel allocates temporarily in addition to inputs and outputs; a + b *
+  /// samples.
   double scratch = 0;
   Kernel kernel = Kernel::kProduct;
 };
@@ -59,12 +60,12 @@ class GradientBuilder {
   virtual const NodeView& forward() const = 0;
   virtual ir::ValueId input(size_t i) const = 0;
   virtual ir::ValueId output(size_t i) const = 0;
-  /// The gradient of output i; invalid where nothing below depends on it.
+  /// The gradient of output i; invalid if nothing depends on that output.
   virtual ir::ValueId output_gradient(size_t i) const = 0;
-  /// Whether the gradient of input i is wanted (something trainable lies on that side).
+  /// Whether the gradient of input i is wanted (that is, something trainable contributes to it).
   virtual bool wants(size_t i) const = 0;
-  /// Appends a node and returns its outputs. `for_input` tells whose gradient it helps to compute: the phase is W
-  /// where that input does not depend on the batch (weights and what is computed from weights alone), else I.
+  /// Appends a node and returns its outputs. `for_input` tells whose gradient it helps to compute: the phase is W if
+  /// that input does not depend on the batch (weights and what is computed from weights alone), otherwise I.
   virtual std::vector<ir::ValueId> add(size_t for_input, std::string_view op, std::vector<ir::ValueId> inputs,
                                        ir::Attributes attributes = {}) = 0;
   /// The same for ops with one output.
@@ -77,28 +78,28 @@ class GradientBuilder {
   virtual void set_input_gradient(size_t i, ir::ValueId gradient) = 0;
 };
 
-/// Writes the C++ of one node. Made by codegen/. Expressions are text of ours only: identifiers made from ids and
-/// numbers; attribute strings never reach it unencoded.
+/// Writes the C++ of one node. Implemented by codegen/. Expressions contain only our own text: identifiers made from
+/// ids and numbers; attribute strings never reach it unencoded.
 class Emitter {
  public:
   virtual ~Emitter() = default;
   virtual const NodeView& node() const = 0;
-  /// The C++ expression of input i, such as "v16" or "w[3]"; "{}" where it is absent.
+  /// The C++ expression of input i, such as "v16" or "w[3]"; "{}" if it is absent.
   virtual std::string in(size_t i) const = 0;
   /// A dim as an expression of the sample count, such as "64", "b" or "4 * b".
   virtual std::string dim(ir::Dim dim) const = 0;
   /// A shape as a braced list of int64_t, such as "{b, 64}".
   virtual std::string dims(const ir::Shape& shape) const = 0;
-  /// The options of a tensor that the node makes from nothing: of the type, where the stage's others lie.
+  /// The options of a newly created tensor: the given type, on the device of the stage's other tensors.
   virtual std::string options(ir::DType dtype) = 0;
   /// An expression of type graphpipe::runtime::RandomKey for this node: (seed, step, node id of the forward node,
   /// first sample).
   virtual std::string random_key() const = 0;
   /// Declares `at::Tensor v17 = expression;` for output i and records the per-op header, such as "ATen/ops/relu.h".
   virtual void assign(size_t i, std::string_view expression, std::string_view header) = 0;
-  /// Records a further header that an expression or statement of this node needs.
+  /// Records an additional header that an expression or statement of this node needs.
   virtual void include(std::string_view header) = 0;
-  /// A statement of its own, such as the unpacking of a tuple. `local(name)` gives a name unique to this node.
+  /// A separate statement, such as the unpacking of a tuple. `local(name)` returns a name unique to this node.
   virtual void statement(std::string_view text, std::string_view header) = 0;
   virtual std::string local(std::string_view name) const = 0;
 };
@@ -113,7 +114,7 @@ struct ExampleInput {
   /// of [low, high) in `dtype`. kPermutation: distinct odd multiples of 1/8 around 0 in random order, so that no value
   /// lies on a kink or ties with another.
   int64_t low = 0, high = 2;
-  /// Whether the input stands for a weight (batch kind none) rather than an activation.
+  /// Whether the input represents a weight (batch kind none) rather than an activation.
   bool is_param = false;
   /// An absent optional input.
   bool absent = false;
@@ -126,32 +127,32 @@ struct Example {
   size_t outputs = 1;
 };
 
-/// Which elements of the inputs an element of the output depends on: what passes ask instead of knowing names.
+/// Which input elements an output element depends on, so that passes can ask instead of recognising names.
 enum class Dependence : uint8_t {
   kAny,
-  /// On the element in its place, in every input, with broadcasting; no attribute names an axis.
+  /// On the element at the same position of every input, with broadcasting; no attribute names an axis.
   kElement,
-  /// It is the element of input 0 at the same place in row-major order: only the shape differs.
+  /// It equals the element of input 0 at the same position in row-major order: only the shape differs.
   kSameOrder,
   /// On the elements of input 0 along attribute `axis` (default -1); the shape is that of input 0.
   kAlongAxis,
 };
 
-/// Where an operator that makes features puts them in its output.
+/// Where an operator that produces features puts them in its output.
 enum class FeatureAxis : uint8_t { kUnknown, kSecond, kLast };
 
-/// What a value without a batch axis is to the samples: the sum, or the mean, of what each has alone, or neither.
+/// How a value without a batch axis relates to the samples: the sum, or the mean, of per-sample values, or neither.
 enum class SampleSum : uint8_t { kNone, kSum, kMean };
 
-/// In which type an operator computes where a model of float32 is trained in 16 bits (passes/lower_precision.h). The
-/// assignment is that of torch.autocast for GPUs (PyTorch's documentation, "CUDA Ops that can autocast"), but that
+/// In which type an operator computes if a float32 model is trained in 16 bits (passes/lower_precision.h). The
+/// assignment is that of torch.autocast for GPUs (PyTorch's documentation, "CUDA Ops that can autocast"), except that
 /// reductions, resampling and recurrent layers stay in float32 too.
 enum class Precision : uint8_t {
-  /// In the type of its floating-point inputs; in float32 where they differ.
+  /// In the type of its floating-point inputs; in float32 if they differ.
   kAsInputs,
-  /// In float32: its result loses what 16 bits cannot hold.
+  /// In float32: its result needs more than 16 bits.
   kFloat32,
-  /// In 16 bits: products whose time is worth it, summed up in float32.
+  /// In 16 bits: products for which it saves enough time, accumulated in float32.
   kLower,
 };
 
@@ -166,68 +167,70 @@ struct OpDef {
   Precision precision = Precision::kAsInputs;
   /// Whether this node computes in float32 although others of the operator need not. Null: never.
   bool (*keeps_float32)(const NodeView&) = nullptr;
-  /// A weight that stands beside the result of a product (kLower) is the product's bias, an operand of it in PyTorch:
-  /// it takes the type of the product.
+  /// A weight that is combined with the result of a product (kLower) is the product's bias, an operand of it in
+  /// PyTorch: it takes the type of the product.
   bool adds_bias = false;
-  /// Where input i of two is one number: the factor by which output 0 is the other input. Null, or none: it is no
-  /// multiple.
+  /// If input i of two is a scalar: the factor by which output 0 is a multiple of the other input. Null, or none: it is
+  /// not a multiple.
   std::optional<double> (*factor_of)(size_t i, double number) = nullptr;
   /// Types and batch kinds of the outputs; problems name the node by its origin.
   Result<std::vector<ir::Value>> (*infer)(const NodeView&) = nullptr;
   Work (*work)(const NodeView&, Samples) = nullptr;
-  /// Tensors as large as the largest of its inputs and outputs that the kernel holds beside them, at most: what work_of
-  /// adds to the scratch that `work` counts.
+  /// An upper bound on the temporaries of the kernel, in tensors of the size of the largest of its inputs and outputs:
+  /// what work_of adds to the scratch that `work` counts.
   double temporaries = 0;
-  /// The product of matrices that the node is, where the runtime chooses its kernel (runtime/kernels/product.h). Null:
-  /// it is none.
+  /// The matrix product that the node is, if the runtime chooses its kernel (runtime/kernels/product.h). Null: it is
+  /// not one.
   wire::Product (*product)(const NodeView&, Samples) = nullptr;
-  /// Null for ops without a derivative (integers, comparisons): a gradient then stops here.
+  /// Null for ops without a derivative (integers, comparisons): gradients stop here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;
-  /// Instead of `emit`, where output 0 is a share of a parameter's gradient and nothing else reads it: statements that
-  /// add the share to the tensor that the expression `place` names, undefined before the first share. Null: codegen
-  /// emits the node and adds its output.
+  /// Replaces `emit` if output 0 is a share of a parameter's gradient and nothing else reads it: statements that add
+  /// the share to the tensor that the expression `place` names, undefined before the first share. Null: codegen emits
+  /// the node and adds its output.
   void (*accumulate)(Emitter&, std::string_view place) = nullptr;
-  /// Whether `accumulate` makes the share first, for the kernel cannot add: its memory counts. Null: never.
+  /// Whether `accumulate` computes the share first, since the kernel cannot accumulate: its memory counts. Null: never.
   bool (*makes_share)(const NodeView&, Samples) = nullptr;
-  /// `accumulate` may leave a sparse sum (runtime/kernels/table_rows.h), which only entries like this one add to.
+  /// `accumulate` may produce a sparse sum (runtime/kernels/table_rows.h), to which only such entries can add.
   bool adds_rows = false;
   Dependence dependence = Dependence::kAny;
   FeatureAxis features = FeatureAxis::kUnknown;
-  /// Results of four axes lie in memory with axes 1 and 2 exchanged: LibTorch's attention puts the heads of a position
-  /// side by side.
+  /// Results with four axes have axes 1 and 2 swapped in memory: LibTorch's attention stores the heads of a position
+  /// contiguously.
   bool heads_lie_inside = false;
-  /// A product that takes operands of three and more axes as one stack of matrices: LibTorch copies an operand whose
-  /// outer axes do not lie as one.
+  /// A product that treats operands of three or more axes as one stack of matrices: LibTorch copies an operand whose
+  /// outer axes cannot be merged without a copy.
   bool stacks_matrices = false;
   /// Whether the output shares memory with input 0. Null: never.
   bool (*is_view)(const NodeView&) = nullptr;
-  /// Of a view that is input 0 with its axes in another order: for each axis of the output that of the input. Null: it
-  /// is not.
+  /// For a view that permutes the axes of input 0: for each axis of the output the axis of the input. Null: it is not
+  /// one.
   std::vector<int> (*axes_order)(const NodeView&) = nullptr;
-  /// Whether this node works on the samples of one micro-batch together (docs/semantics.md, section 1). Null: never.
-  /// What makes a value of kind kMixed mixes anyway; this is for nodes whose output keeps its batch axis all the same,
-  /// such as a training-mode BatchNormalization.
+  /// Whether this node combines the samples of one micro-batch (docs/semantics.md, section 1). Null: never. Nodes that
+  /// produce a value of kind kMixed mix anyway; this is for nodes whose output keeps its batch axis nevertheless, such
+  /// as a training-mode BatchNormalization.
   bool (*mixes_samples)(const NodeView&) = nullptr;
-  /// What output 0 is to the samples, given the same of each input (sample_sum.h). Null: neither sum nor mean. Micro-
-  /// batches and replicas may divide the samples of a loss that is a sum or mean.
+  /// How output 0 relates to the samples, given the same for each input (sample_sum.h). Null: neither sum nor mean. The
+  /// samples of a loss that is a sum or mean may be divided among micro-batches and replicas.
   SampleSum (*sample_sum)(const NodeView&, std::span<const SampleSum> inputs) = nullptr;
-  /// Whether output 0 is a mean over the labels that are not to be ignored; its sum is the same node with the attribute
-  /// reduction="sum". Null or nothing: it is not, or no label is ignored, so that each sample counts alike.
+  /// Whether output 0 is a mean over the labels that are not ignored; its sum is the same node with the attribute
+  /// reduction="sum". Null or nothing: it is not, or no label is ignored, so that each sample counts equally.
   std::optional<CountedLabels> (*counted_mean)(const NodeView&) = nullptr;
-  /// The integers that input i may hold; not bounded where the node does not tell. Null: it tells of none.
+  /// The bounds of the integers that input i may hold; unbounded if the node does not determine them. Null: always
+  /// unbounded.
   wire::IdBounds (*ids)(const NodeView&, size_t i) = nullptr;
-  /// Whether output 0 holds the elements of input 0, each of them, as they are: in order where `dependence` says so
-  /// too. Null: where `dependence` is kSameOrder.
+  /// Whether output 0 consists of exactly the elements of input 0, unchanged; in the same order if `dependence` also
+  /// says so. Null: if `dependence` is kSameOrder.
   bool (*keeps_elements)(const NodeView&) = nullptr;
-  /// Whether output 0 holds whole rows of input 0, a table, that input 1 names. Null: never.
+  /// Whether output 0 consists of whole rows of input 0, a table, that input 1 selects. Null: never.
   bool (*looks_up_rows)(const NodeView&) = nullptr;
-  /// Samples that the node needs together: with fewer its result is constant, or not defined. Null: 1.
+  /// The minimum number of samples that the node needs together: with fewer its result is constant, or not defined.
+  /// Null: 1.
   int64_t (*fewest_samples)(const NodeView&) = nullptr;
-  /// The attributes that the node has where the model is evaluated and not trained: Dropout is off, BatchNormalization
-  /// takes its running statistics. Of its outputs the first alone is then made. Null, or none: it computes the same.
+  /// The node's attributes if the model is evaluated and not trained: Dropout is off, BatchNormalization uses its
+  /// running statistics. Only the first output is then computed. Null, or none: it computes the same.
   std::optional<ir::Attributes> (*in_evaluation)(const NodeView&) = nullptr;
-  /// Inputs of floating type that are taken as given, as a bit mask: no gradient goes to them.
+  /// Inputs of floating type that are treated as constants, as a bit mask: no gradient flows to them.
   uint32_t constant_inputs = 0;
   /// Draws random numbers, keyed by (seed, step, node, sample).
   bool is_random = false;
@@ -238,9 +241,10 @@ struct OpDef {
 
 /// The entry of an op, or null.
 const OpDef* find_op(std::string_view name);
-/// The dependence of an op; kAny for a name that no entry has.
+/// The dependence of an op; kAny for an unknown name.
 Dependence dependence_of(std::string_view name);
-/// Whether the node only rearranges the elements of input 0 (OpDef::keeps_elements), and whether it leaves their order.
+/// Whether the node only rearranges the elements of input 0 (OpDef::keeps_elements), and whether it preserves their
+/// order.
 bool keeps_elements(const NodeView& node);
 bool keeps_order(const NodeView& node);
 /// Whether the node looks up rows of a table, its input 0 (OpDef::looks_up_rows).

@@ -1,5 +1,5 @@
-// Ops in which an element's place matters: ArgMax, ArgMin, TopK, CumSum, CumProd, Trilu, OneHot. Along the batch axis
-// they mix samples.
+// Ops in which the position of an element matters: ArgMax, ArgMin, TopK, CumSum, CumProd, Trilu, OneHot. Along the
+// batch axis they mix samples.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -32,7 +32,7 @@ Inferred infer_arg_extremum(const NodeView& node) {
   return one_output(node, {ir::DType::kInt64, std::move(shape)}, mixing);
 }
 
-/// ATen returns the first of equal elements; the last one is found from the other end.
+/// ATen returns the first of equal elements; the last one is found by searching from the other end.
 void emit_arg_extremum(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const bool max = node.node().op == "ArgMax", last = node.attributes().get_int("select_last_index", 0) != 0;
@@ -72,7 +72,7 @@ void emit_top_k(Emitter& emitter) {
   const auto first = [&](int part) {
     return text("std::get<", part, ">(", sorted, ").narrow(", axis, ", 0, ", node.attributes().get_int("k", 0), ")");
   };
-  // A stable sort, unlike at::topk, keeps ONNX's order of ties.
+  // Unlike at::topk, a stable sort preserves ONNX's order of ties.
   emitter.statement(text("auto ", sorted, " = at::sort(", emitter.in(0), ", std::optional<bool>(true), ", axis, ", ",
                          boolean(node.attributes().get_int("largest", 1) != 0), ");"),
                     "ATen/ops/sort.h");
@@ -104,14 +104,15 @@ void emit_cum_sum(Emitter& emitter) {
   const std::string flip = reverse ? text(".flip({", axis, "})") : "";
   std::string terms = emitter.in(0) + flip;
   if (node.attributes().get_int("exclusive", 0) != 0) {
-    // Shifted, not subtracted again: the difference of two infinities is none, and of large sums loses small terms.
+    // Shifted, instead of subtracting the element again: that would give NaN for infinities, and lose small terms of
+    // large sums.
     const std::string size = emitter.dim(node.output(0).type.shape[static_cast<size_t>(axis)]);
     terms = text("graphpipe::runtime::concat({at::zeros_like(", emitter.in(0), ".narrow(", axis, ", 0, 1)), ", terms,
                  ".narrow(", axis, ", 0, ", size, " - 1)}, ", axis, ")");
     emitter.include("ATen/ops/zeros_like.h");
     emitter.include(kTensorLists);
   }
-  // Small integers would be summed into int64.
+  // ATen would sum small integers in int64.
   emitter.assign(0, text("at::cumsum(", terms, ", ", axis, ", ", emitter.in(0), ".scalar_type())", flip),
                  "ATen/ops/cumsum.h");
 }
@@ -129,7 +130,7 @@ Status cum_sum_gradient(GradientBuilder& builder) {
 struct CumProd {
   int axis;
   bool exclusive;
-  std::string size, flip;  // C++: elements along the axis, and what turns its direction
+  std::string size, flip;  // C++: elements along the axis, and the call that reverses it
 };
 
 CumProd cum_prod_of(const Emitter& emitter) {
@@ -156,7 +157,7 @@ std::string cum_prod_factors(Emitter& emitter, const CumProd& form, size_t input
 void emit_cum_prod(Emitter& emitter) {
   const CumProd form = cum_prod_of(emitter);
   const std::string factors = cum_prod_factors(emitter, form, 0);
-  // Small integers would be multiplied into int64.
+  // ATen would multiply small integers in int64.
   emitter.assign(0, text("at::cumprod(", factors, ", ", form.axis, ", ", factors, ".scalar_type())", form.flip),
                  "ATen/ops/cumprod.h");
 }
@@ -181,7 +182,7 @@ void emit_cum_prod_gradient(Emitter& emitter) {
   emitter.statement(text("const at::Tensor ", back, " = at::cumprod_backward(", emitter.in(0), form.flip, ", ", factors,
                          ", ", form.axis, ", ", factors, ".cumprod(", form.axis, "));"),
                     "ATen/ops/cumprod_backward.h");
-  // The last factor is in no product that leaves itself out.
+  // The last factor is in none of the exclusive products.
   const std::string shifted =
       text("graphpipe::runtime::concat({", back, ".narrow(", form.axis, ", 1, ", form.size, " - 1), at::zeros_like(",
            back, ".narrow(", form.axis, ", 0, 1))}, ", form.axis, ")");
@@ -234,14 +235,15 @@ void emit_one_hot(Emitter& emitter) {
   const double off = node.attributes().get_double("off", 0), on = node.attributes().get_double("on", 1);
   ir::Shape places(type.shape.size(), ir::Dim::fixed(1));
   places[static_cast<size_t>(axis)] = ir::Dim::fixed(depth);
-  // Indices in [-depth, depth) count; the others give a row of `off`.
+  // Indices in [-depth, depth) are valid; others give a row of `off`.
   const std::string in = emitter.in(0), row = emitter.local("places");
   emitter.statement(
       text("at::Tensor ", row, " = at::arange(", depth, ", ", in, ".options()).reshape(", emitter.dims(places), ");"),
       "ATen/ops/arange.h");
   const std::string at = text(in, ".unsqueeze(", axis, ")");
   const std::string hot = text("at::eq(", at, ", ", row, ").logical_or(", at, ".add(", depth, ").eq(", row, "))");
-  // Whole numbers of up to 2^53: what a double can hold. Each is taken as it is: a sum of both would round one away.
+  // Whole numbers up to 2^53, which a double represents exactly. Each is used separately: a sum of both would round one
+  // away.
   const auto scalar = [&](double value) {
     const std::string word =
         ir::is_floating(type.dtype) ? number(value) : text("int64_t{", static_cast<int64_t>(value), "}");
@@ -256,7 +258,7 @@ void emit_one_hot(Emitter& emitter) {
 
 ir::Attributes axis_alone(int64_t axis) { return {{"axis", axis}}; }
 
-/// Of CumSum and CumProd.
+/// For CumSum and CumProd.
 std::vector<Example> cumulative_examples() {
   return {{.inputs = {normal({kB, 4})}, .attributes = axis_alone(1)},
           {.inputs = {normal({kB, 4, 2})},

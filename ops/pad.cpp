@@ -1,7 +1,7 @@
-// Pad{pads, mode, value}: rows are added before and after along each axis; negative numbers cut. Modes: constant,
-// reflect, edge. Along the batch axis nothing may be added.
+// Pad{pads, mode, value}: rows are added before and after along each axis; negative numbers remove rows. Modes:
+// constant, reflect, edge. Along the batch axis nothing may be added.
 //
-// ATen's reflect and edge kernels work on the last one to three axes behind one or two others, so the tensor is seen
+// ATen's reflect and edge kernels work on the last one to three axes after one or two others, so the tensor is viewed
 // as [all axes before, padded axes].
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Padding {
   int64_t before = 0, after = 0;
 };
 
-/// One entry for each axis. The attribute lists all numbers before, then all after.
+/// One entry per axis. The attribute lists all numbers before, then all after.
 Result<std::vector<Padding>> padding_of(const NodeView& node, size_t rank) {
   constexpr int64_t kMaxPad = int64_t{1} << 32;
   const std::vector<int64_t> pads = node.attributes().get_ints("pads");
@@ -115,7 +115,7 @@ std::string kernel(const NodeView& node, size_t axes) {
   return text(mode_of(node) == "reflect" ? "reflection" : "replication", "_pad", axes, "d");
 }
 
-/// LibTorch refuses to fill up with what 16 bits do not hold.
+/// LibTorch rejects a fill value that 16 bits cannot represent.
 bool has_wide_fill(const NodeView& node) { return !fits_float16(node.attributes().get_double("value", 0)); }
 
 void emit_pad(Emitter& emitter) {
@@ -167,7 +167,7 @@ void emit_pad_gradient(Emitter& emitter) {
         0, text("at::constant_pad_nd(", emitter.in(0), ", ", aten_pads(padding, padding.size(), -1), ", 0.0)"),
         "ATen/ops/constant_pad_nd.h");
   }
-  // The kernel reads only the shape of the padded input.
+  // The kernel only reads the shape of the padded input.
   emitter.assign(
       0,
       text("at::", kernel(node, axes), "_backward(", emitter.in(0), ".reshape(", emitter.dims(joined(large, axes)),

@@ -1,8 +1,8 @@
-// Pools over one to three spatial axes. One axis is run as two with a first window of one.
+// Pools over one to three spatial axes. One axis is run as two, with a leading window of one.
 //
-// The kernels know equal pads of at most half the window. Other pads are written out: the input is padded (or cut) to
-// exactly the cells that the windows touch, with -infinity for a maximum, with zeros for an average, whose sums are
-// then divided by the number of cells that count.
+// The kernels support equal pads of at most half the window. Other pads are written out: the input is padded (or
+// sliced) to exactly the cells that the windows touch, with -infinity for a maximum, with zeros for an average, whose
+// sums are then divided by the number of counted cells.
 
 #include <algorithm>
 
@@ -28,10 +28,10 @@ struct PoolForm {
   Window window;
   bool rounds_up = false;
   bool counts_pads = false;
-  /// Pads that the kernel cannot take are written out: window.begin and window.end are then what the input is padded
-  /// by, and the kernel's own pads are 0.
+  /// Pads that the kernel does not support are written out: window.begin and window.end are then the padding of the
+  /// input, and the kernel's own pads are 0.
   bool is_written_out = false;
-  /// Before that: the cells that an average counts.
+  /// The counted cells of an average, before pads are written out.
   Ints begin, end;
 };
 
@@ -69,8 +69,8 @@ ir::Shape output_shape(const PoolForm& form) {
   return shape;
 }
 
-/// Of what is made beside x and y where pads are written out: x with its pads, and the cells that count in a plane of
-/// it, as they are, with pads, and by window.
+/// Bytes of temporaries if pads are written out: x with its pads, and the counted cells of a plane, unpadded, padded,
+/// and by window.
 double written_out_bytes(const PoolForm& form, ir::DType dtype, Samples samples) {
   if (!form.is_written_out) return 0;
   ir::Shape padded = form.shape, cells = {ir::Dim::fixed(1), ir::Dim::fixed(1)};
@@ -104,7 +104,7 @@ struct PoolCall {
   }
   std::string plane(const std::string& expression) const { return is_line ? expression + ".unsqueeze(2)" : expression; }
   std::string line(const std::string& expression) const { return is_line ? expression + ".squeeze(2)" : expression; }
-  /// A stand-in for x in a backward call, which asks only for its size.
+  /// A placeholder for x in a backward call, which only uses its size.
   std::string x_shape(const std::string& gradient) const {
     ir::Shape shape = form.shape;
     for (size_t axis = 0; form.is_written_out && axis < form.sizes.size(); ++axis) {
@@ -113,7 +113,7 @@ struct PoolCall {
     if (is_line) shape.insert(shape.begin() + 2, ir::Dim::fixed(1));
     return shape_only(gradient, emitter.dims(shape));
   }
-  /// The gradient of the kernel's x as that of the node's.
+  /// Converts the gradient of the kernel's x to that of the node's x.
   std::string x_gradient(const std::string& expression) const {
     const std::string result = line(expression);
     if (!form.is_written_out) return result;
@@ -152,7 +152,7 @@ Work gradient_work(const NodeView& node, Samples samples, double (*flops)(const 
 Work max_pool_gradient_work(const NodeView& node, Samples samples) {
   return gradient_work(node, samples, [](const PoolForm&) { return 1.0; });
 }
-/// The gradient is divided by the cells that count.
+/// The gradient is divided by the number of counted cells.
 Work average_gradient_work(const NodeView& node, Samples samples) {
   Work work = gradient_work(node, samples, window_cells);
   if (work.scratch > 0) work.scratch += bytes_of(node.input(0), samples);
@@ -218,14 +218,14 @@ Inferred infer_average_pool(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, output_shape(form)});
 }
 
-// ", {kernel}, {strides}, {pads}, rounds up, counts pads": sums, where the pads are written out.
+// ", {kernel}, {strides}, {pads}, rounds up, counts pads": sums, if the pads are written out.
 std::string average_arguments(const PoolCall& call) {
   const std::string start = text(", ", call.kernel_and_strides(), ", ", call.pads(), ", ");
   if (call.form.is_written_out) return start + "false, true, 1)";
   return text(start, boolean(call.form.rounds_up), ", ", boolean(call.form.counts_pads), ", std::nullopt)");
 }
 
-// How many cells of each window count, as a tensor that broadcasts to y. Written-out pads only.
+// The number of counted cells of each window, as a tensor that broadcasts to y. Written-out pads only.
 std::string cell_counts(const PoolCall& call, const std::string& like) {
   const PoolForm& form = call.form;
   Ints ones = form.sizes, begin = form.window.begin, end = form.window.end;

@@ -1,7 +1,7 @@
-// Ops that draw random numbers, each number a function of (seed, step, forward node, sample, place): see
+// Ops that draw random numbers, each number a function of (seed, step, forward node, sample, position): see
 // runtime/random.h. Dropout saves no mask: its gradient draws it again.
 //
-// ONNX's own seed attributes are not read: the seed of a run is an option of the run.
+// ONNX's own seed attributes are ignored: the seed is an option of the run.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -54,7 +54,7 @@ Inferred infer_dropout(const NodeView& node) {
   return same_as_first_float_input(node);
 }
 
-// Ten rounds of two products, shared by four elements, and the choice.
+// Ten rounds of two products, shared by four elements, plus the selection.
 Work draw_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 20); }
 Work dropout_work(const NodeView& node, Samples samples) { return is_on(node) ? draw_work(node, samples) : Work{}; }
 
@@ -75,7 +75,7 @@ Status dropout_gradient(GradientBuilder& builder) {
     builder.set_input_gradient(0, builder.output_gradient(0));
     return Ok{};
   }
-  // The gradient may have lost the batch axis that the mask was drawn by, so the node says it.
+  // The gradient may have lost the batch axis by which the mask was drawn, so the node records it.
   const Layout layout = layout_of(forward.input(0));
   const ir::Attributes attributes = {{"ratio", forward.attributes().get_double("ratio", 0.5)},
                                      {"batch_axis", layout.batch_axis},
@@ -140,7 +140,7 @@ void emit_normal(Emitter& emitter) {
 }
 
 void emit_bernoulli(Emitter& emitter) {
-  // A uniform number of 16 bits may round up to 1, and a probability of 1 would not always be met.
+  // A uniform 16-bit number may round up to 1, so a probability of 1 would not always succeed.
   const ir::DType given = emitter.node().input(0).type.dtype;
   const ir::DType dtype = given == ir::DType::kFloat64 ? given : ir::DType::kFloat32;
   emitter.include(kRandom);

@@ -1,9 +1,9 @@
 // LSTM and GRU over a whole sequence: ONNX's layout 0 and order of gates, default activations, no clipping, no
 // peepholes, sequences of equal length; GRU with linear_before_reset = 1. Inputs x, w, r, bias, (sequence lengths:
-// absent), first h and, for LSTM, first c. See runtime/recurrent.h.
+// absent), initial h and, for LSTM, initial c. See runtime/recurrent.h.
 //
-// The gradient is one node that goes back through the steps and gives the gradients of the gates; those of x, of the
-// weights and of the bias are products and sums over them, in nodes of their own.
+// The gradient is one node that goes backward through the steps and produces the gradients of the gates; those of x, of
+// the weights and of the bias are products and sums over them, in separate nodes.
 
 #include <algorithm>
 
@@ -100,7 +100,8 @@ Inferred infer_recurrent(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
-// What all steps give is listed step by step and then stacked, for each direction and for both (runtime/recurrent.cpp).
+// The results of all steps are listed step by step and then stacked, per direction and then for both
+// (runtime/recurrent.cpp).
 double forward_scratch(const NodeView& node, Samples samples) {
   constexpr size_t kStepsRank = 4;
   double all = 0, gates = 0;
@@ -110,11 +111,11 @@ double forward_scratch(const NodeView& node, Samples samples) {
     all += bytes;
     gates = std::max(gates, bytes);
   }
-  // Beside a direction's list lie the products of its inputs, which are as large as its gates.
+  // In addition to a direction's list there are the products of its inputs, which are as large as its gates.
   return std::max(all, (all + gates) / static_cast<double>(direction_count(node)));
 }
 
-// Each element of y meets all gates' rows of w and r once.
+// Each element of y is computed from the rows of w and r of all gates.
 Work recurrent_work(const NodeView& node, Samples samples) {
   const double inputs = elements(node.input(1), samples) + elements(node.input(2), samples);
   const ir::Shape& x = node.input(0).type.shape;
@@ -167,7 +168,7 @@ ir::ValueId add_previous(GradientBuilder& builder, size_t for_input) {
                          {{"direction", direction_of(builder.forward())}});
 }
 
-// Whose gradient the backward pass through the steps serves: phase I if anything on the batch's side wants one.
+// The input whose gradient the backward pass through the steps serves: phase I if one on the batch's side is wanted.
 size_t served_input(const GradientBuilder& builder) {
   for (size_t i : {0, 5, 6}) {
     if (builder.forward().has_input(i) && builder.wants(i)) return i;
@@ -216,7 +217,7 @@ ir::TensorType state_type(const NodeView& node, size_t gates, size_t r) {
   return {type.dtype, {type.shape[0], type.shape[2], node.input(r).type.shape.back()}};
 }
 
-// Gradients of outputs that nobody reads are absent, and so may be the first state.
+// Gradients of outputs that nobody reads are absent, and so may be the initial state.
 Status expect_given(const NodeView& node, size_t count, std::initializer_list<size_t> inputs) {
   GP_TRY_VOID(expect_inputs(node, 0, count));
   for (size_t i : inputs) {
@@ -318,7 +319,7 @@ std::vector<OpDef> forward_rows() {
            .examples = recurrent_examples(3)}};
 }
 
-// `state`: gradients of the last states, and the first c.
+// `state`: gradients of the last states, and the initial c.
 Example lstm_gates_example(const ExampleInput& state) {
   return {.inputs = {normal({3, 1, kB, 2}), state, state, uniform01({1, 3, kB, 8}), normal({1, 3, kB, 2}), state,
                      weight(normal({1, 8, 2}))},

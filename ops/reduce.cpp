@@ -3,7 +3,7 @@
 // Each line of the table is a forward op and its gradient op <Name>Grad(gradient, saved...). Patterns: $0, $1, ... are
 // the inputs; <axes> and <keep> the forward's arguments; <g> and <y> are the gradient and the forward's output in the
 // shape that keepdims=1 gives, so that they broadcast against the input; <in> is the input's shape, <count> the number
-// of elements that one output element is made from.
+// of elements behind one output element.
 
 #include <algorithm>
 #include <numeric>
@@ -18,7 +18,7 @@
 namespace graphpipe::ops {
 namespace {
 
-/// What the gradient op reads besides the gradient, in this order.
+/// What the gradient op reads in addition to the gradient, in this order.
 enum class Reads : uint8_t { kNothing, kInput, kOutput, kBoth };
 using Fill = ExampleInput::Fill;
 
@@ -64,7 +64,7 @@ const ReduceRow& reduce_row_of(const ir::Node& node) {
   return *row;
 }
 
-/// The reduced axes, ascending. Without axes all are reduced, unless the node says that none are.
+/// The reduced axes, ascending. If no axes are given all are reduced, unless the node says that none are.
 Result<std::vector<int>> reduced_axes(const NodeView& node, size_t rank) {
   const std::vector<int64_t> given = node.attributes().get_ints("axes");
   if (!given.empty() || node.attributes().get_int("noop_with_empty_axes", 0) != 0) {
@@ -146,14 +146,14 @@ void emit_reduce(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ReduceRow& row = reduce_row_of(node.node());
   const std::vector<int> axes = reduced_axes(node, node.input(0).type.shape.size()).value();
-  // ATen takes an empty list of axes for all of them.
+  // ATen interprets an empty list of axes as all axes.
   if (axes.empty() && !node.input(0).type.shape.empty()) {
     return assign_pattern(emitter, "at::alias($0)", "ATen/ops/alias.h");
   }
   std::string pattern(row.pattern);
   replace_all(pattern, "<axes>", "at::IntArrayRef" + list(axes));
   replace_all(pattern, "<keep>", boolean(keeps_dims(node)));
-  // ATen sums small integers into int64.
+  // ATen sums small integers in int64.
   if (!ir::is_floating(node.input(0).type.dtype)) pattern += text(".to(", scalar_type(node.input(0).type.dtype), ")");
   assign_pattern(emitter, pattern, row.header);
 }
@@ -200,8 +200,8 @@ void emit_prod(Emitter& emitter) {
   emitter.assign(0, expression, "ATen/core/Tensor.h");
 }
 
-/// The reduced axes are moved to the end and joined; the product of the others is (product of those before) times
-/// (product of those after).
+/// The reduced axes are moved to the end and merged; the product of the other elements is (product of those before)
+/// times (product of those after).
 void emit_prod_gradient(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ir::Shape& shape = node.output(0).type.shape;
@@ -250,7 +250,7 @@ Status prod_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// Over the samples, or over other axes of what is a sum or mean over the samples already.
+/// Over the samples, or over other axes of what is already a sum or mean over the samples.
 SampleSum reduction_of_samples(const NodeView& node, std::span<const SampleSum> inputs) {
   const std::string& op = node.node().op;
   const bool sum = op == "ReduceSum", mean = op == "ReduceMean";
@@ -300,7 +300,7 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   all.push_back({.name = row.gradient_name,
                  .infer = infer_reduce_gradient,
                  .work = one_flop_per_element,
-                 // Truth values are summed as int64. What is made of the output alone is small.
+                 // Booleans are summed as int64. Temporaries made only from the output are small.
                  .temporaries = is_extremum                   ? 3.25
                                 : row.reads == Reads::kOutput ? 0
                                                               : temporaries_of(row.gradient_pattern),

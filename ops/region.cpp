@@ -1,7 +1,7 @@
 // RoiAlign (x [N, C, H, W], regions [R, 4], samples [R]){output_height, output_width, sampling_ratio, spatial_scale,
-// coordinate_transformation_mode, mode, per_sample}: regions of x, read at points between its cells. `samples` names
-// the sample of each region by its place in the batch, so a micro-batch cannot be taken alone. With `per_sample`, k, it
-// is absent and region r is of sample r / k (passes/separate_samples).
+// coordinate_transformation_mode, mode, per_sample}: regions of x, sampled at points between its cells. `samples` gives
+// the sample of each region by its index in the batch, so micro-batches cannot be separated. With `per_sample`, k, it
+// is absent and region r belongs to sample r / k (passes/separate_samples).
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -19,7 +19,7 @@ constexpr std::string_view kRegion = "runtime/kernels/region.h";
 
 int64_t per_sample(const NodeView& node) { return node.attributes().get_int("per_sample", 0); }
 
-/// Types, shapes and attributes of (x, regions, samples), which begin at input `first`.
+/// Types, shapes and attributes of (x, regions, samples), which start at input `first`.
 Status check_regions(const NodeView& node, size_t first) {
   GP_TRY_VOID(expect_floating(node, {first, first + 1}));
   GP_TRY_VOID(expect_same_dtype(node, {first, first + 1}));
@@ -60,7 +60,7 @@ Inferred infer_regions_gradient(const NodeView& node) {
   return one_output(node, node.input(1).type);
 }
 
-/// Four corners of each point, of which there are as many as given, or some.
+/// Four corners per point; the number of points is given, or an estimate.
 double points_per_bin(const NodeView& node) {
   const auto points = static_cast<double>(node.attributes().get_int("sampling_ratio", 0));
   return points > 0 ? points * points : 4;
@@ -101,7 +101,7 @@ Status regions_gradient(GradientBuilder& builder) {
 
 // --- entries ---
 
-/// Regions of about 2 by 2 cells of a plane of 6 by 5.
+/// Regions of about 2 by 2 cells of a 6 by 5 plane.
 ir::Attributes reading(int64_t height, int64_t width, int64_t points, std::string mode, std::string middle) {
   return {{"output_height", height}, {"output_width", width},   {"sampling_ratio", points},
           {"spatial_scale", 2.0},    {"mode", std::move(mode)}, {"coordinate_transformation_mode", std::move(middle)}};

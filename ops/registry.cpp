@@ -1,4 +1,4 @@
-// The op dictionary: an explicit list of families. An entry is found by its name.
+// The op dictionary: an explicit list of families. Entries are found by name.
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-// Resize of [N, C, ...] over one to three spatial axes, in the forms that ATen computes the same way:
+// Resize of [N, C, ...] over one to three spatial axes, in the forms that ATen computes identically:
 //  - nearest: asymmetric with floor; half_pixel with rounding of ties up, or with whole scales, which have no ties;
 //  - linear: half_pixel and align_corners;
 //  - cubic (two axes, coefficient -0.75): half_pixel and align_corners.
@@ -33,7 +33,7 @@ Diagnostic unsupported(const NodeView& node, std::string_view what) {
                     "half_pixel");
 }
 
-// The sizes or scales of all axes, of which those of N and C must change nothing.
+// The sizes or scales of all axes; those of N and C must not change anything.
 Status read_sizes(const NodeView& node, const ir::Shape& x, ResizeForm& form) {
   const ir::Attributes& attributes = node.attributes();
   if (attributes.has("sizes")) {
@@ -49,14 +49,14 @@ Status read_sizes(const NodeView& node, const ir::Shape& x, ResizeForm& form) {
   if (scales[0] != 1 || scales[1] != 1) return unsupported(node, "resizes samples or channels");
   form.scales.assign(scales.begin() + 2, scales.end());
   for (size_t axis = 0; axis < form.scales.size(); ++axis) {
-    // In float, as ONNX's inference has it.
+    // In float, as ONNX's inference does.
     const double size = std::floor(static_cast<float>(form.inputs[axis]) * static_cast<float>(form.scales[axis]));
     form.outputs.push_back(size >= 1 && size < 0x1p40 ? static_cast<int64_t>(size) : 0);
   }
   return Ok{};
 }
 
-// Whether rounding down and up give the same cell everywhere.
+// Whether rounding down and rounding up give the same cell everywhere.
 bool has_no_ties(const ResizeForm& form) {
   for (size_t axis = 0; axis < form.inputs.size(); ++axis) {
     const bool is_whole = form.scales.empty() ? form.outputs[axis] % form.inputs[axis] == 0
@@ -120,11 +120,11 @@ Inferred infer_resize(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-// Eight neighbours at most, with a weight each (sixteen for a cubic).
+// At most eight neighbours, with a weight each (sixteen for cubic).
 Work resize_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 16); }
 Work resize_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 16); }
 
-// ", align corners, scale, ..": the arguments that end both calls.
+// ", align corners, scale, ..": the trailing arguments of both calls.
 std::string tail(const ResizeForm& form) {
   std::string result = form.takes_corners ? ", " + boolean(form.aligns_corners) : "";
   for (size_t axis = 0; axis < form.inputs.size(); ++axis) {

@@ -16,7 +16,7 @@ SampleSum sums_samples(const NodeView& node, std::span<const SampleSum> inputs) 
 }
 
 SampleSum as_first_input(const NodeView& node, std::span<const SampleSum> inputs) {
-  // A whole number is rounded.
+  // A cast to an integer rounds, so it does not preserve sums.
   return inputs.empty() || !ir::is_floating(node.output(0).type.dtype) ? SampleSum::kNone : inputs.front();
 }
 

@@ -1,7 +1,7 @@
-// ScatterElements{axis, reduction}: data with some elements replaced by, or joined with, updates. Reductions: none,
+// ScatterElements{axis, reduction}: data with some elements replaced by, or combined with, updates. Reductions: none,
 // add, mul, max, min.
 //
-// Derivatives at one place, where the elements d (data) and u_1, u_2, .. (updates) meet:
+// Derivatives at one position to which the elements d (data) and u_1, u_2, .. (updates) contribute:
 //  - add: 1 for each of them;
 //  - mul: the product of all others, also where factors are zero;
 //  - max, min: 1 / n for each of the n elements that equal the result, as PyTorch divides it.
@@ -33,13 +33,13 @@ bool is_extreme(ScatterReduction reduction) {
   return reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin;
 }
 
-/// What ATen's scatter_reduce calls it.
+/// ATen's name for it in scatter_reduce.
 std::string_view aten_reduction(ScatterReduction reduction) {
   if (reduction == ScatterReduction::kMul) return "prod";
   return reduction == ScatterReduction::kMax ? "amax" : "amin";
 }
 
-/// The type of the data, which is that of the output and of the gradient with respect to the data.
+/// The type of the data, which is also that of the output and of the gradient with respect to the data.
 Inferred infer_like_data(const NodeView& node, size_t data_input) {
   GP_TRY_VOID(expect_index(node, {1}));
   GP_TRY_VOID(scatter_reduction(node));
@@ -74,7 +74,7 @@ void emit_scatter_elements(Emitter& emitter) {
   const int axis = checked_axis(node, data);
   const std::string indices = positive_indices(emitter, 1, data, axis);
   const ScatterReduction reduction = scatter_reduction(node).value();
-  // The gradient with respect to the data has no updates: their places become zero.
+  // The gradient with respect to the data has no updates: their positions become zero.
   const std::string updates = node.has_input(2) ? emitter.in(2) : "0";
   const std::string operands = text("(", emitter.in(0), ", ", axis, ", ", indices, ", ", updates, ")");
   if (reduction == ScatterReduction::kNone)
@@ -148,7 +148,7 @@ class ReducedGradient {
 
   ScatterReduction reduction() const { return reduction_; }
 
-  /// What `everywhere` holds at the places of the updates.
+  /// The elements of `everywhere` at the positions of the updates.
   std::string at_updates(std::string_view everywhere) const {
     emitter_.include("ATen/ops/gather.h");
     return text("at::gather(", everywhere, ", ", axis_, ", ", indices_, ")");
@@ -166,7 +166,7 @@ class ReducedGradient {
     emitter_.statement(text("at::Tensor ", result, " = ", expression, ";"), "ATen/core/Tensor.h");
     return result;
   }
-  /// 1 where an operand, "data" or "updates", equals the result at its place, else 0.
+  /// 1 where an operand, "data" or "updates", equals the result at its position, otherwise 0.
   std::string wins(std::string_view name, size_t operand, const std::string& result) const {
     return declared(name, text(emitter_.in(operand), ".eq(", result, ").to(", emitter_.in(0), ".scalar_type())"));
   }
@@ -192,8 +192,8 @@ void emit_reduced_gradient_of_data(Emitter& emitter) {
                  "ATen/ops/scatter_add.h");
 }
 
-/// The product of the other factors at the update's place: without zeros among them, all factors that are not zero, the
-/// update taken out again where it is one of them.
+/// The product of the other factors at the update's position: if there are no zeros among them, the product of all
+/// nonzero factors, divided by the update if it is one of them.
 void emit_gradient_of_factors(Emitter& emitter, const ReducedGradient& gradient) {
   const std::string data = emitter.in(2), updates = emitter.in(3);
   const auto without_zeros = [](const std::string& name) { return text(name, ".masked_fill(", name, ".eq(0), 1)"); };
@@ -222,12 +222,12 @@ void emit_reduced_gradient_of_updates(Emitter& emitter) {
 
 ir::Attributes by(std::string reduction) { return {{"axis", int64_t{1}}, {"reduction", std::move(reduction)}}; }
 
-/// Whole numbers as floats: zeros and ties.
+/// Whole numbers as floats: includes zeros and ties.
 ExampleInput small_floats(const ExampleShape& dims) { return integers(dims, 0, 3, ir::DType::kFloat32); }
 
 std::vector<OpDef> scatter_elements_rows() {
   const ir::Attributes along = {{"axis", int64_t{1}}};
-  // Without a reduction, places must not be named twice: the order of writing would decide.
+  // Without a reduction, no position may occur twice: the order of writing would matter.
   const ExampleInput once = integers({kB, 1}, -4, 4);
   const ExampleInput often = integers({kB, 6}, 0, 4);
   return {
@@ -251,7 +251,7 @@ std::vector<OpDef> scatter_elements_rows() {
   };
 }
 
-/// Scattering and gathering three times each.
+/// Scattering and gathering, three times each.
 Work reduced_gradient_work(const NodeView& node, Samples samples) {
   Work work = copy_work(node, samples);
   work.bytes *= 3;

@@ -1,13 +1,13 @@
 // Ops that give the same elements another shape or type: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand,
-// Identity, Cast, BitCast; and those that make elements from nothing: Full, Iota.
+// Identity, Cast, BitCast; and those that create elements: Full, Iota.
 //
-// Reshape keeps the batch axis where a sample's elements stay a slice of it. With P the product of the dims before the
-// batch axis, element (p, sample, r) lies at (p * B + sample) * R + r; so the samples stay apart exactly where P is
-// the same before and after. [T, B, H*D] to [T, B*H, D] keeps them, [T, B, D] to [T*B, D] does not.
+// Reshape keeps the batch axis if a sample's elements remain a slice of it. With P the product of the dims before the
+// batch axis, element (p, sample, r) is at (p * B + sample) * R + r; so the samples stay separate exactly if P is the
+// same before and after. [T, B, H*D] to [T, B*H, D] keeps them, [T, B, D] to [T*B, D] does not.
 //
-// OneSample is the way into a model whose file is one sample, and out of it: its output has as many elements as its
-// input where there is one sample, which every micro-batch of such a model is. Without a batch axis in front the output
-// is of the samples together.
+// OneSample is the boundary of a model whose file describes a single sample: its output has as many elements as its
+// input if there is one sample, which is the case in every micro-batch of such a model. Without a leading batch axis
+// the output combines the samples.
 
 #include <algorithm>
 #include <numeric>
@@ -34,7 +34,7 @@ int64_t rows_before_batch(const ir::Shape& shape) {
   return rows;
 }
 
-/// Output of the elements of input 0 in a new shape with as many elements.
+/// The output has the elements of input 0 in a new shape with as many elements.
 Inferred reshaped(const NodeView& node, ir::Shape shape) {
   const ir::TensorType& from = node.input(0).type;
   const std::optional<ir::Dim> before = ir::element_count(from.shape), after = ir::element_count(shape);
@@ -47,7 +47,7 @@ Inferred reshaped(const NodeView& node, ir::Shape shape) {
   return one_output(node, {from.dtype, std::move(shape)}, apart ? Mixing::kNone : Mixing::kMixes);
 }
 
-/// Replaces ONNX's 0 (copy the input's dim) and -1 (whatever is left).
+/// Resolves ONNX's 0 (copy the input's dim) and -1 (the remaining size).
 Result<ir::Shape> resolved_target(const NodeView& node, ir::Shape target) {
   const ir::Shape& from = node.input(0).type.shape;
   const bool zero_copies = node.attributes().get_int("allowzero", 0) == 0;
@@ -141,7 +141,7 @@ Status reshape_gradient(GradientBuilder& builder) {
 
 // --- a sample alone ---
 
-/// The product of the factors: the elements where there is one sample.
+/// The product of the factors: the number of elements if there is one sample.
 std::optional<ir::Dim> elements_of_one(ir::Shape shape) {
   for (ir::Dim& dim : shape) dim.power = 0;
   return ir::element_count(shape);
@@ -312,7 +312,7 @@ std::string constant_of(const NodeView& node, std::string_view attribute, double
   const double value = node.attributes().get_double(attribute, fallback);
   const ir::DType dtype = node.output(0).type.dtype;
   if (dtype == ir::DType::kBool) return boolean(value != 0);
-  // Whole numbers of up to 2^53: what a double can hold.
+  // Whole numbers up to 2^53, which a double represents exactly.
   if (!ir::is_floating(dtype)) return text("int64_t{", static_cast<int64_t>(std::clamp(value, -9e15, 9e15)), "}");
   return number(value);
 }
@@ -325,7 +325,7 @@ void emit_full(Emitter& emitter) {
                  "ATen/ops/full.h");
 }
 
-/// start, start + delta, ...: over the batch this depends on a sample's place in its micro-batch.
+/// start, start + delta, ...: along the batch this depends on a sample's position in its micro-batch.
 Inferred infer_iota(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 0, 0));
   GP_TRY(const ir::DType dtype, target_dtype(node));
@@ -421,7 +421,7 @@ std::vector<OpDef> reshaping_rows() {
   };
 }
 
-// Narrower integers would wrap, floats round, and booleans are two.
+// Narrower integers would wrap, floats round, and booleans only have two values.
 bool keeps_integers(const NodeView& node) {
   const ir::DType to = node.output(0).type.dtype;
   return to == ir::DType::kInt64 || to == ir::DType::kInt32;
@@ -458,7 +458,7 @@ std::vector<OpDef> other_rows() {
        .emit = emit_bit_cast,
        .dependence = Dependence::kElement,
        .is_view = always,
-       // As float16, from 1 on.
+       // Bit patterns of float16 from 1 on.
        .examples = {{.inputs = {integers({kB, 3}, 0x3c00, 0x4400, ir::DType::kInt16)},
                      .attributes = {{"to", std::string("f16")}}},
                     {.inputs = {booleans({kB, 3})}, .attributes = {{"to", std::string("u8")}}}}},

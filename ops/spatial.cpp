@@ -7,7 +7,7 @@
 namespace graphpipe::ops {
 namespace {
 
-// Far above real windows, far below where sums of a few such numbers could overflow.
+// Far above real windows, and far below where sums of a few such numbers could overflow.
 constexpr int64_t kMaxCells = int64_t{1} << 40;
 
 Result<std::vector<int64_t>> list_attribute(const NodeView& node, std::string_view name, size_t count, int64_t fallback,
@@ -67,7 +67,7 @@ Result<Window> window_of(const NodeView& node, std::vector<int64_t> kernel) {
 
 int64_t position_count(const Window& window, size_t axis, int64_t size, bool rounds_up) {
   const int64_t stride = window.strides[axis];
-  // Rounded up, one window may begin in an input that is smaller than it.
+  // When rounding up, one window may start in an input that is smaller than the window.
   const int64_t room = size + window.begin[axis] + window.end[axis] - window.span(axis) + (rounds_up ? stride - 1 : 0);
   if (room < 0) return 0;
   int64_t count = room / stride + 1;

@@ -1,6 +1,6 @@
-// Element-wise ops of one input. Each line of the table is a forward op and, where there is a derivative, its gradient
-// op <Name>Grad(gradient, saved), where `saved` is the input or the output: the output where the next op is likely to
-// keep it too, so that the step holds one tensor instead of two.
+// Element-wise ops of one input. Each line of the table is a forward op and, if there is a derivative, its gradient op
+// <Name>Grad(gradient, saved), where `saved` is the input or the output: the output if the next op is likely to keep it
+// too, so that the step holds one tensor instead of two.
 //
 // Patterns: $0, $1 are the inputs, <alpha> is an attribute (its default stands in the attributes column).
 
@@ -29,7 +29,7 @@ struct UnaryRow {
   std::string_view pattern;
   std::string_view header;
   double flops = 1;
-  /// Empty where the op has no derivative.
+  /// Empty if the op has no derivative.
   std::string_view gradient_name = {};
   Saved saved = Saved::kInput;
   std::string_view gradient_pattern = {};
@@ -42,7 +42,7 @@ constexpr std::string_view kDiv = "ATen/ops/div.h";
 constexpr std::string_view kElu = "ATen/ops/elu.h";
 constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
 
-// Flops of transcendental functions are counted as 10, a usual figure for vectorised polynomial kernels.
+// Transcendental functions are counted as 10 flops, a usual number for vectorised polynomial kernels.
 const std::vector<UnaryRow>& table() {
   using enum Saved;
   static const std::vector<UnaryRow> rows = {
@@ -227,7 +227,7 @@ Status neg_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-// Functions that are steep somewhere: the rounding of 16 bits would grow.
+// Functions with a steep slope somewhere amplify the rounding errors of 16 bits.
 Precision precision_of(std::string_view name) {
   constexpr std::string_view kSteep[] = {"Exp",  "Log",  "Sqrt", "Reciprocal", "Sin",   "Cos",   "Tan",   "Sinh",
                                          "Cosh", "Asin", "Acos", "Atan",       "Asinh", "Acosh", "Atanh", "Softplus"};
