@@ -1,6 +1,6 @@
 #pragma once
-// The second way to gradients, for tests: the forward runs again under autograd, and LibTorch computes the backward.
-// It shares nothing with the compiled gradients but the forward code of the operators.
+// An independent way to compute gradients, for tests: the forward runs again under autograd, and LibTorch computes the
+// backward. It shares nothing with the compiled gradients except the forward code of the operators.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace graphpipe::codegen {
 
-/// Leaves the stage its forward and takes its gradients from autograd. Needs: the stage holds the whole graph.
+/// Keeps the stage's forward and takes its gradients from autograd. Needs: the stage holds the whole graph.
 void make_oracle(StageCut& cut);
 
 std::string autograd_includes();

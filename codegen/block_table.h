@@ -1,6 +1,6 @@
 #pragma once
-// Functions that several places of a program call with different tensors: the layers that a model repeats. Each text is
-// compiled once, whatever stages call it, in a library of its own.
+// Functions that several places of a program call with different tensors: the layers that a model repeats. Each
+// function text is compiled only once, in a separate library, whichever stages call it.
 
 #include <map>
 #include <string>
@@ -15,9 +15,9 @@ inline constexpr std::string_view kBlocksFolder = "blocks";
 
 class BlockTable {
  public:
-  /// The qualified name of the function with this text, which names its things by a BlockNaming.
+  /// The qualified name of the function with this text, which uses the names of a BlockNaming.
   std::string name_of(FunctionText function);
-  /// A file per function, and the header that declares them; none where there is none.
+  /// One file per function, and the header that declares them; none if there are no functions.
   std::vector<SourceFile> files(const std::string& first_line) const;
 
  private:

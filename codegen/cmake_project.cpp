@@ -65,7 +65,7 @@ std::string prologue() {
   return text;
 }
 
-/// LibTorch's headers and templates take most of the time to compile a stage's file, whatever the file holds.
+/// LibTorch's headers and templates dominate the time to compile a stage's file, whatever the file contains.
 constexpr std::string_view kAddStage = R"cmake(
 # LibTorch's headers are most of what a file costs to compile. So `batch` files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
@@ -119,7 +119,7 @@ size_t units_of(std::string_view folder, const std::vector<SourceFile>& sources)
   return (files_in(folder, sources).size() + batch - 1) / batch;
 }
 
-/// Precompiles headers in the project if the runtime brings none that fit and there are enough units to gain by it.
+/// Precompiles headers in the project if the runtime provides none that fit and there are enough units to benefit.
 std::string precompiled_headers(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
   size_t units = units_of(kBlocksFolder, sources);
   for (ir::StageId stage : stages) units += units_of(stage_folder(stage), sources);

@@ -58,7 +58,7 @@ void add_boundaries(const Graph& graph, const ir::PlanGraph& plan, const ir::Sta
   }
 }
 
-/// Finds the parameters, data inputs, loss scale and loss that the stage's steps read or make.
+/// Finds the parameters, data inputs, loss scale and loss that the stage's steps read or produce.
 void add_leaves(const Graph& graph, StageCut& cut) {
   IdSet<ValueId> read(graph.value_count()), made(graph.value_count());
   for (const std::vector<Step>* steps : {&cut.steps.forward, &cut.steps.input_gradient, &cut.steps.weight_gradient})

@@ -2,9 +2,9 @@
 // Writes one straight-line C++ function that runs a list of nodes.
 //
 // Tensors are named after their value (v17 is %17 of the graph text), parameters are w[i], unless another naming is
-// given. A tensor is released right after its last use, so that the memory in use is what the plan counted. What the
-// function finds when it starts and what it leaves behind is given by loads and stores, how a node is computed by its
-// entry in the op dictionary.
+// given. A tensor is released right after its last use, so that memory usage matches the plan's estimate. Loads and
+// stores define what the function finds when it starts and what it leaves behind; the entry in the op dictionary
+// defines how a node is computed.
 
 #include <map>
 #include <set>
@@ -22,10 +22,10 @@ namespace graphpipe::codegen {
 /// One node to run.
 struct Step {
   ir::NodeId node;
-  /// For a sum of gradients of which only one operand exists in this stage: that operand, which is passed on as it is.
+  /// For a sum of gradients of which only one operand exists in this stage: that operand, which is passed on unchanged.
   ir::ValueId only_operand;
-  /// A gradient that only other stages compute: here it counts as zero, and this step makes nothing but it. `node`
-  /// is then the node that reads it.
+  /// A gradient that only other stages compute: here it counts as zero, and this step only produces the zero. `node` is
+  /// then the node that reads it.
   ir::ValueId zero;
   bool operator==(const Step&) const = default;
 };
@@ -38,12 +38,12 @@ struct Load {
   bool take = false;
 };
 
-/// A value that the function leaves in a place when it ends.
+/// A value that the function leaves in a slot when it ends.
 struct Store {
   ir::ValueId value;
   Place place;
-  /// C++; empty: always. A store with a condition stands behind the step that makes the value, so that the value does
-  /// not live longer for its sake.
+  /// C++; empty: always. A conditional store directly follows the step that computes the value, so that it does not
+  /// prolong the lifetime of the value.
   std::string condition = {};
 };
 
@@ -54,26 +54,26 @@ struct Accumulation {
 };
 
 struct FunctionOptions {
-  /// Declared parameters. The text relies on `a`, a runtime::StageArguments; on `t` where parts hand on values, and on
-  /// `p` under a BlockNaming.
+  /// Declared parameters. The text relies on `a`, a runtime::StageArguments; on `t` if parts pass on values, and on `p`
+  /// under a BlockNaming.
   std::string parameters = "const graphpipe::runtime::StageArguments& a";
   std::vector<Load> loads;
   std::vector<Store> stores;
   std::vector<Accumulation> accumulations;
-  /// Places that are emptied at the end.
+  /// Places that are reset at the end.
   std::vector<Place> clears;
   /// Position in StageArguments::weights of each parameter that the steps read.
   std::map<ir::ParamId, size_t> weight_index;
-  /// Where set, the function of this phase stops the time of each step (runtime/profiling/marks.h).
+  /// If set, the function of this phase measures the time of each step (runtime/profiling/marks.h).
   MarkTable* marks = nullptr;
   ir::Phase phase = ir::Phase::kForward;
-  /// Null: a Naming by ids.
+  /// Null: names by ids.
   Naming* naming = nullptr;
 };
 
 struct FunctionText {
   std::string parameters, body;
-  /// Headers it needs beside ATen/core/Tensor.h and runtime/program.h.
+  /// Headers it needs in addition to ATen/core/Tensor.h and runtime/program.h.
   std::set<std::string> headers;
 
   /// Without includes.
@@ -81,12 +81,12 @@ struct FunctionText {
   std::string declaration(std::string_view name) const;
 };
 
-/// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has
-/// an entry that can be emitted. Ensures: warning-free text.
+/// Needs: steps in an order in which every value is loaded, a parameter, or computed before it is read; every op has an
+/// entry that can be emitted. Ensures: text that compiles without warnings.
 FunctionText write_function(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
 
 /// A function that runs all nodes: graph input i is read from slot[i], parameter p is w[p], and graph output j is left
-/// in slot[inputs + j] unless it is a parameter; with marks behind the steps where `marks` is not null. For tests of
+/// in slot[inputs + j] unless it is a parameter; with marks after the steps if `marks` is not null. For tests of
 /// operators.
 FunctionText write_whole_function(const ir::Graph& graph, MarkTable* marks = nullptr);
 

@@ -41,7 +41,8 @@ Diagnostic idle_replica(ir::DeviceId device, ir::StageId stage, const ir::StageC
           .hint = "use fewer replicas, smaller micro-batches or a larger batch"};
 }
 
-/// Checks that every device of a stage has something to do. A replica may get no micro-batch, or nothing of any.
+/// Checks that every device of a stage has something to do. A replica may be assigned no micro-batch, or no samples of
+/// any.
 Status check_busy(const ir::StageGraph& stages, const ir::Schedule& schedule) {
   IdSet<ir::DeviceId> busy;
   for (const ir::Program& program : schedule.programs)
@@ -63,7 +64,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
                                          const ir::StageGraph& stages, const ir::Schedule& schedule,
                                          const GenerateOptions& options) {
   const std::string stage_line = first_line_of(options, false), program_line = first_line_of(options, true);
-  // A profile and the oracle need input and weight gradients in separate functions.
+  // A profile and the oracle need separate functions for input and weight gradients.
   const bool apart = options.profile || options.by_autograd;
   const IdSet<ir::StageId> joined = ir::undivided_backwards(schedule, apart ? 0 : stages.stages.size());
   GP_TRY(auto cuts, cut_stages(graph, plan, stages, joined));

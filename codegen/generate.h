@@ -22,16 +22,16 @@ struct GenerateOptions {
   std::string optimizer = "sgd";
   /// Threads of a stage: they are part of the plan, because kernels give different bits with another number of threads.
   int threads = 1;
-  /// Of dropout and of synthetic data, where a run names no other.
+  /// Seed of dropout and of synthetic data, unless a run gives another.
   uint64_t seed = 0;
-  /// What the plan's longest action is expected to take, milliseconds: the programs wait longer for a peer where that
-  /// is more than usual. 0: unknown.
+  /// The expected time of the plan's longest action, in milliseconds: the programs wait longer for a peer if that is
+  /// more than usual. 0: unknown.
   int64_t longest_action_ms = 0;
-  /// Per program of the schedule the block of memory in which its step's tensors lie; empty: not known.
+  /// For each program of the schedule, the size of the memory block for the tensors of a step; empty: unknown.
   std::vector<Bytes> arenas = {};
-  /// Gradients by LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
+  /// Uses gradients from LibTorch's autograd instead of our own: the oracle of the tests. Needs one stage.
   bool by_autograd = false;
-  /// Writes a profiling program too: build/profile, which measures the operators (runtime/profiling/profile.h). Needs
+  /// Also writes a profiling program: build/profile, which measures the operators (runtime/profiling/profile.h). Needs
   /// one stage.
   bool profile = false;
 };

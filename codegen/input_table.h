@@ -1,5 +1,5 @@
 #pragma once
-// data.txt: what the inputs and labels that the stages read must be (wire/data_table.h).
+// data.txt: the requirements on the inputs and labels that the stages read (wire/data_table.h).
 
 #include "codegen/cut_stages.h"
 #include "codegen/source_file.h"

@@ -64,8 +64,8 @@ const Accumulation* Lifetimes::added_in_place(size_t index) const {
   if (entry == nullptr || entry->accumulate == nullptr || node.outputs.size() != 1) return nullptr;
   const ir::ValueId share = node.outputs.front();
   const auto sums = sums_.find(share);
-  // The share of several parameters must be a tensor, which each of them adds: the gradient of V + W is that of V and
-  // that of W.
+  // A share of several parameters must be a tensor, which is added for each of them: the gradient of V + W is both that
+  // of V and that of W.
   if (sums == sums_.end() || sums->second.size() != 1) return nullptr;
   const Accumulation* const sum = sums->second.front();
   if (entry->adds_rows && !all_add_rows(sum->place)) return nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// When the tensors of a generated function end: right after their last use. The text that is emitted
-// (function_writer.h) and the memory that is predicted for it (memory_walk.h) follow this one rule.
+// When the tensors of a generated function are released: right after their last use. The emitted text
+// (function_writer.h) and the predicted memory (memory_walk.h) follow this one rule.
 
 #include <map>
 #include <span>
@@ -12,19 +12,19 @@ namespace graphpipe::codegen {
 
 class Lifetimes {
  public:
-  /// All three outlive it.
+  /// All three must outlive it.
   Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const FunctionOptions& options);
 
-  /// What the step reads, parameters left out, each once and ascending.
+  /// What the step reads, without parameters, each value once and ascending.
   std::vector<ir::ValueId> inputs_of(const Step& step) const;
-  /// The values whose tensors end with step `index`, which has made `made`.
+  /// The values whose tensors are released after step `index`, which has produced `made`.
   std::vector<ir::ValueId> ended(size_t index, const std::vector<ir::ValueId>& made) const;
   /// The sums that these values are added to, in the order of the options.
   std::vector<const Accumulation*> sums_of(const std::vector<ir::ValueId>& made) const;
   /// Whether the value is only read here: its place keeps the tensor.
   bool is_borrowed(ir::ValueId value) const { return borrowed_.contains(value); }
-  /// Where step `index` makes nothing but a share of a gradient, and its entry adds that to the sum without a tensor
-  /// in between: the sum. Else null.
+  /// If step `index` only produces a share of a gradient, and its entry adds that to the sum without an intermediate
+  /// tensor: the sum. Otherwise null.
   const Accumulation* added_in_place(size_t index) const;
 
  private:

@@ -11,17 +11,17 @@
 namespace graphpipe::codegen {
 
 struct Mark {
-  /// A forward node: the one that the marked step is, or serves.
+  /// A forward node: the marked node itself, or the one that it serves.
   ir::NodeId node;
   /// The function that runs the step.
   ir::Phase phase = ir::Phase::kForward;
-  /// How often an item passes this mark.
+  /// How many times an item passes this mark.
   int passes = 0;
 };
 
 class MarkTable {
  public:
-  /// Takes note of one more place in a function of `phase` that ends a step of `node`; returns the mark's number.
+  /// Records one more place in a function of `phase` that ends a step of `node`; returns the mark's number.
   size_t add(ir::NodeId node, ir::Phase phase);
   const std::vector<Mark>& marks() const { return marks_; }
 

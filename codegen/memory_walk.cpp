@@ -50,8 +50,8 @@ class ItemWalk {
     const auto input_gradient = [&] { call(cut_.steps.input_gradient, layout_.input_gradient); };
     const auto weight_gradient = [&] { call(cut_.steps.weight_gradient, layout_.weight_gradient); };
     const auto backward = [&] { input_gradient(), weight_gradient(); };
-    // The backward is measured in one function and in two, each time for the first item of an update, which makes the
-    // gradients of weights, and for a later item, which finds them.
+    // The backward is measured as one function and as two, each time for the first item of an update, which allocates
+    // the gradients of weights, and for a later item, for which they exist.
     const State stashed = state_;
     memory.first_backward = measure(backward);
     memory.first_backward.sums = sums();
@@ -82,8 +82,8 @@ class ItemWalk {
     std::vector<std::optional<Tensor>> gradients;  // by parameter of the stage
   };
 
-  /// Returns to an earlier state as a later item finds it: the gradients of weights that this item has made exist, but
-  /// they do not count as bytes again.
+  /// Returns to an earlier state as a later item sees it: the gradients of weights that this item has allocated exist,
+  /// but their bytes are not counted again.
   void go_back(const State& earlier) {
     std::vector<std::optional<Tensor>> gradients = state_.gradients;
     state_ = earlier;
@@ -278,7 +278,7 @@ class ItemWalk {
     const ir::Node& node = graph_.node(id);
     const ops::OpDef& entry = *ops::find_op(node.op);
     const auto own = static_cast<int64_t>(ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch);
-    // Of a stack whose outer axes are repeated both know the copy.
+    // If the outer axes of a stack are repeated, both account for the copy.
     return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own;
   }
 
@@ -298,7 +298,8 @@ class ItemWalk {
     return bytes;
   }
 
-  /// As in runtime/add_share.h: the first share becomes the sum itself if it owns its memory, else a copy of it does.
+  /// As in runtime/add_share.h: the first share becomes the sum itself if it owns its memory, otherwise a copy of it
+  /// does.
   void add_share(const Accumulation& sum) {
     std::optional<Tensor>& gradient = state_.gradients[sum.place.index];
     const Tensor& share = *values_[sum.value];
@@ -326,7 +327,7 @@ class ItemWalk {
     for (const Place& place : places.clears) put(state_.slots[place.index], std::nullopt);
   }
 
-  /// Ends a local name with its function. A name that owns its tensor drops it; a borrowed one does not.
+  /// Removes a local name at the end of its function. A name that owns its tensor releases it; a borrowed one does not.
   void forget(ValueId value, bool is_own) {
     if (is_own) put(values_[value], std::nullopt);
     else values_[value].reset();

@@ -1,10 +1,10 @@
 #pragma once
-// The memory that an item takes on its device, tensor by tensor: the statements of its stage's functions are walked as
-// they are emitted, with the same lifetimes (lifetimes.h), and every tensor counts from the statement that makes it to
-// the one that lets it go. A view keeps the memory that it looks at; a reshape copies where LibTorch's does.
+// The memory that an item uses on its device, tensor by tensor: the statements of its stage's functions are walked as
+// they are emitted, with the same lifetimes (lifetimes.h), and every tensor counts from the statement that allocates it
+// to the one that releases it. A view keeps its underlying memory alive; a reshape copies when LibTorch's does.
 //
-// Not counted: what kernels take for themselves beyond OpDef::work().scratch, the rows of a message whose batch axis is
-// not the first, and what the optimizer takes while it steps.
+// Not counted: what kernels allocate beyond OpDef::work().scratch, the rows of a message whose batch axis is not the
+// first, and what the optimizer allocates during its step.
 
 #include "codegen/cut_stages.h"
 #include "codegen/slot_layout.h"
@@ -12,13 +12,13 @@
 
 namespace graphpipe::codegen {
 
-/// Needs: `cut` is of cut_stages, not by autograd, and `layout` of it.
+/// Needs: `cut` from cut_stages, not by autograd, and its `layout`.
 ir::ItemMemory walk_item(const ir::Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples);
 
 /// The items of all stages of a plan, whose backwards are one function (`joins_backward`) or two.
 class StageMemories {
  public:
-  /// Needs and errors: those of cut_stages; `graph` outlives this.
+  /// Needs and errors: those of cut_stages; `graph` must outlive this.
   static Result<StageMemories> of(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
   ir::ItemMemory item(ir::StageId stage, Samples samples, bool joins_backward) const;
 

@@ -1,5 +1,5 @@
 #pragma once
-// How a generated function names what it reads, makes and leaves.
+// How a generated function names what it reads, computes and leaves.
 
 #include <compare>
 #include <map>
@@ -15,7 +15,7 @@ namespace graphpipe::codegen {
 struct Place {
   enum class Array : uint8_t {
     kSlot,      // of the item
-    kHandedOn,  // from one part of a function to a later one
+    kHandedOn,  // passed from one part of a function to a later one
     kWeight,
     kGradient,
   };
@@ -33,16 +33,16 @@ class Naming {
   virtual ~Naming() = default;
   virtual std::string value(ir::ValueId value) { return value_name(value); }
   virtual std::string place(Place place);
-  /// A local of one node.
+  /// A local variable of one node.
   virtual std::string local(std::string_view name, ir::NodeId node) { return text(name, "_", node); }
-  /// The number of a node, by which random streams differ.
+  /// The number of a node, which selects its random stream.
   virtual std::string number(ir::NodeId node) { return text(node); }
-  /// Whether comments say which node a line is of.
+  /// Whether comments tell which node a line belongs to.
   virtual bool tells_nodes() const { return true; }
 };
 
-/// Names by the order in which a function mentions things, and places by a table `p` of their positions: v0,
-/// slot[p[3]]. So functions that do the same with other tensors have the same text.
+/// Names in the order in which a function mentions things, and slots through a table `p` of their positions: v0,
+/// slot[p[3]]. So functions that do the same with different tensors have the same text.
 class BlockNaming final : public Naming {
  public:
   std::string value(ir::ValueId value) override;

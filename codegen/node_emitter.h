@@ -15,7 +15,7 @@ namespace graphpipe::codegen {
 std::string dim_text(ir::Dim dim);
 /// "f32[b,64]", for comments.
 std::string type_text(const ir::TensorType& type);
-/// The options of tensors that a generated function makes from nothing; needs kTensorOptionsHeader.
+/// The options of tensors that a generated function creates; needs kTensorOptionsHeader.
 std::string options_text(ir::DType dtype);
 inline constexpr std::string_view kTensorOptionsHeader = "runtime/tensor_options.h";
 
@@ -35,8 +35,8 @@ class NodeEmitter final : public ops::Emitter {
   void statement(std::string_view text, std::string_view header) override;
   std::string local(std::string_view name) const override;
 
-  /// The node's lines. A node with statements of its own becomes a block, so that its locals end with it. State that
-  /// the node updates (running statistics) is a copy where the forward runs a second time for the same item.
+  /// The node's lines. A node with statements of its own becomes a block, so that its local variables end with it.
+  /// State that the node updates (running statistics) is a copy if the forward runs a second time for the same item.
   std::vector<std::string> lines() const;
   bool assigned(size_t i) const { return assigned_.contains(i); }
 

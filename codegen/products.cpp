@@ -23,7 +23,7 @@ void add_products(const ir::Graph& graph, const std::vector<Step>& steps, int64_
     if (step.zero.valid() || step.only_operand.valid()) continue;
     const ir::Node& node = graph.node(step.node);
     const ops::OpDef* entry = ops::find_op(node.op);
-    // For 16 bits there is only one kernel.
+    // For 16-bit types there is only one kernel.
     if (entry == nullptr || entry->product == nullptr ||
         graph.value(node.inputs.front()).type.dtype != ir::DType::kFloat32)
       continue;

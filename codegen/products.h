@@ -1,5 +1,5 @@
 #pragma once
-// products.txt: the matrix products of a plan's programs whose kernels are worth a measurement (wire/product_table.h).
+// products.txt: the matrix products of a plan's programs whose kernels are worth measuring (wire/product_table.h).
 
 #include "codegen/cut_stages.h"
 #include "codegen/source_file.h"
@@ -7,7 +7,7 @@
 
 namespace graphpipe::codegen {
 
-/// Of all stages, at every number of samples that an item of the schedule has.
+/// For all stages, at every number of samples that an item of the schedule has.
 SourceFile write_products(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                           const ir::Schedule& schedule, int threads);
 

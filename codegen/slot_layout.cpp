@@ -15,7 +15,7 @@ using ir::ValueId;
 
 constexpr size_t kPhases = 3;
 
-/// What one phase computes, and what it reads that it does not compute, without parameters.
+/// What one phase computes, and what it reads but does not compute, without parameters.
 struct PhaseUse {
   IdSet<ValueId> made;
   std::vector<ValueId> read;  // ascending
@@ -133,12 +133,12 @@ class LayoutBuilder {
       for (ValueId gradient : boundary.gradients) {
         if (!boundary.is_input) add_source(SlotUse::kReceivedGradient, gradient);
         else if (made_in(gradient) < kPhases) store(gradient, add_slot(SlotUse::kSentGradient, gradient));
-        else store_in(1, gradient, add_slot(SlotUse::kSentGradient, gradient));  // from below, and passed on
+        else store_in(1, gradient, add_slot(SlotUse::kSentGradient, gradient));  // from a later stage, and passed on
       }
     }
   }
 
-  /// Adds slots for what one phase makes and a later one reads.
+  /// Adds slots for values that one phase computes and a later one reads.
   void add_saved() {
     for (size_t phase = 1; phase < kPhases; ++phase)
       for (ValueId value : uses_[phase].read) {

@@ -1,6 +1,5 @@
 #pragma once
-// The places of an item's tensors: the slots of a stage, and what each of its functions finds, leaves and releases
-// there.
+// Where an item's tensors are: the slots of a stage, and what each of its functions finds, leaves and releases there.
 
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ struct Slot {
   ir::ValueId value;
 };
 
-/// Positions of a boundary's tensors; -1 where there is none.
+/// Positions of a boundary's tensors; -1 if there is none.
 struct BoundarySlots {
   int value = -1;
   int first_gradient = -1;
@@ -50,7 +49,7 @@ struct SlotLayout {
   int loss = -1;
   int loss_scale = -1;
   FunctionPlaces forward, input_gradient, weight_gradient;
-  /// Of a forward that no backward follows: it saves nothing.
+  /// For a forward without a backward: it saves nothing.
   FunctionPlaces evaluation;
   /// Data, received values and the loss scale.
   std::vector<int> recompute_inputs;

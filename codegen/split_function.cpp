@@ -54,18 +54,18 @@ SplitFunction split_function(const Graph& graph, const std::vector<Step>& steps,
   std::map<ValueId, Life> lives = lives_of(graph, result.parts);
   for (const Store& store : places.stores) {
     Life& life = lives[store.value];
-    if (life.is_made) continue;  // what is only passed on is stored by the last part
+    if (life.is_made) continue;  // a value that is only passed on is stored by the last part
     life.made = ranges.size() - 1;
     if (life.read.empty() || life.read.back() != life.made) life.read.push_back(life.made);
   }
-  // Every part that reads a loaded value loads it, and the last one takes it. The part that makes a value stores it.
+  // Every part that reads a loaded value loads it, and the last one takes it. The part that computes a value stores it.
   for (const Load& load : places.loads) {
     const std::vector<size_t>& read = lives.at(load.value).read;
     for (size_t part : read)
       result.parts[part].loads.push_back({load.value, load.place, load.take && part == read.back()});
   }
   for (const Store& store : places.stores) result.parts[lives.at(store.value).made].stores.push_back(store);
-  // A value that one part makes and later ones read is handed on.
+  // A value that one part computes and later ones read is handed on.
   for (const auto& [value, life] : lives) {
     if (!life.is_made || life.read.empty() || life.read.back() == life.made) continue;
     const Place place{Place::Array::kHandedOn, result.handed_on++};

@@ -1,5 +1,6 @@
 #pragma once
-// One phase of a stage as parts. What one part computes and a later one reads is handed on in an array of tensors, t.
+// One phase of a stage as parts. Values that one part computes and a later one reads are handed on in an array of
+// tensors, t.
 
 #include <vector>
 
@@ -19,7 +20,7 @@ struct FunctionPart {
 
 struct SplitFunction {
   std::vector<FunctionPart> parts;
-  /// Tensors in t; zero where there is one part.
+  /// Number of tensors in t; zero if there is one part.
   size_t handed_on = 0;
 };
 

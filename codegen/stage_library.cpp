@@ -94,7 +94,7 @@ class StageWriter {
     std::string tables, calls;
     for (size_t part = 0; part < split.parts.size(); ++part)
       write_part(graph, text(name, "_", part), split.parts[part], tables, calls);
-    // Tensors that one part hands to a later one.
+    // Tensors that one part hands on to a later one.
     const std::string handed_on = text("  at::Tensor t[", std::max<size_t>(1, split.handed_on), "];\n");
     std::string includes = "#include <ATen/core/Tensor.h>\n\n";
     if (!tables.empty()) includes += text("#include \"", kBlocksFolder, "/functions.h\"\n");

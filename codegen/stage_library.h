@@ -19,15 +19,15 @@ struct StageFunctions {
 };
 StageFunctions functions_of(const StageCut& cut);
 
-/// Whether the stage has nodes that compute something else where the model is evaluated: it then has a function for
-/// that beside its forward.
+/// Whether the stage has nodes that compute something else when the model is evaluated: it then has a separate function
+/// for that, in addition to its forward.
 bool evaluates_otherwise(const ir::Graph& graph, const StageCut& cut);
 
 /// "stages/stage3".
 std::string stage_folder(ir::StageId stage);
 
-/// functions.h and the definitions. `first_line` is the comment that opens every file. With `marks` the functions stop
-/// the time of their steps.
+/// functions.h and the definitions. `first_line` is the comment that opens every file. With `marks` the functions
+/// measure the time of their steps.
 std::vector<SourceFile> write_stage_functions(const ir::Graph& graph, ir::StageId stage, const StageCut& cut,
                                               const SlotLayout& layout, const std::string& first_line,
                                               BlockTable& blocks, MarkTable* marks = nullptr);

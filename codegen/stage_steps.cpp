@@ -62,15 +62,16 @@ class StepCollector {
     const NodeId producer = graph_.value(value).producer;
     return producer.valid() && graph_.node(producer).phase != Phase::kForward && !helpers_.contains(producer);
   }
-  /// What the gradient of a node without samples computes of forward values alone, such as another view of a weight. It
-  /// is no gradient, and runs wherever one reads it, as those forward nodes do.
+  /// Whether the node, although it belongs to the gradient of a node without samples, computes only from forward
+  /// values, such as another view of a weight. It is not a gradient, and runs wherever it is read, as those forward
+  /// nodes do.
   bool is_helper(NodeId id) const {
     const Node& node = graph_.node(id);
     return node.phase != Phase::kForward && is_repeated(id) && !node.inputs.empty() &&
            std::ranges::none_of(node.inputs, [&](ValueId input) { return input.valid() && is_gradient(input); });
   }
 
-  /// A gradient node that serves a node without samples runs in every stage that makes one of its gradient operands.
+  /// A gradient node that serves a node without samples runs in every stage that computes one of its gradient operands.
   void add_repeated_gradient(NodeId id) {
     const Node& node = graph_.node(id);
     std::vector<ValueId> here, missing;
@@ -105,8 +106,8 @@ class StepCollector {
     steps_.weight_gradient = std::move(kept);
   }
 
-  /// Runs each weight-gradient step as soon as its operands are ready, right after the input gradients that make them:
-  /// tensors that both read are then released sooner.
+  /// Runs each weight-gradient step as soon as its operands are ready, right after the input gradients that compute
+  /// them: tensors that both read are then released sooner.
   void join_backward() {
     IdSet<ValueId> to_come(graph_.value_count());
     for (const std::vector<Step>* steps : {&steps_.input_gradient, &steps_.weight_gradient})
@@ -114,7 +115,8 @@ class StepCollector {
         for (ValueId output : outputs_of_step(graph_, step)) to_come.insert(output);
     std::vector<Step> joined;
     const std::vector<Step> waiting = std::move(steps_.weight_gradient);
-    // Of each waiting step the operands still to come, of each of these the steps, and the steps without any.
+    // For each waiting step the number of missing operands, for each of these the steps that wait for it, and the ready
+    // steps.
     std::vector<size_t> missing(waiting.size(), 0);
     IdMap<ValueId, std::vector<size_t>> readers(graph_.value_count());
     std::set<size_t> ready;
@@ -132,7 +134,7 @@ class StepCollector {
       }
       joined.push_back(step);
     };
-    // In their order: one before the step that makes its operand waits for the next turn.
+    // In order: a step that comes before the one that computes its operand waits for the next round.
     const auto take_ready = [&] {
       for (auto next = ready.begin(); next != ready.end(); next = ready.erase(next)) take(waiting[*next]);
     };

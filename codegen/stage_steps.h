@@ -5,21 +5,21 @@
 
 namespace graphpipe::codegen {
 
-/// Where the nodes run.
+/// Which stages the nodes run in.
 struct NodePlaces {
-  /// Of forward nodes with samples, and of the gradient nodes and sums that serve them; none for what is repeated.
+  /// For forward nodes with samples, and the gradient nodes and sums that serve them; none for repeated nodes.
   IdMap<ir::NodeId, ir::StageId> stage_of;
 };
 
 NodePlaces place_nodes(const ir::Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages);
 
-/// `joins_backward`: the weight gradients are steps of the input gradient's function, each as early as it can be.
+/// `joins_backward`: the weight gradients are steps of the input gradient's function, each as early as possible.
 Result<StageSteps> steps_of_stage(const ir::Graph& graph, const NodePlaces& places, ir::StageId stage,
                                   bool joins_backward);
 
-/// The inputs that a step really reads: of a sum with one operand, that operand.
+/// The inputs that a step actually reads: for a sum with one operand, that operand.
 std::vector<ir::ValueId> inputs_of_step(const ir::Graph& graph, const Step& step);
-/// The values that a step makes: those of its node, or the one zero.
+/// The values that a step produces: those of its node, or the single zero.
 std::vector<ir::ValueId> outputs_of_step(const ir::Graph& graph, const Step& step);
 
 }  // namespace graphpipe::codegen

@@ -29,7 +29,7 @@ std::string_view role_of(const Param& param) {
   return param.trainable ? "kTrainable" : "kFrozen";
 }
 
-/// The values whose rows some node looks up: among parameters the embedding tables.
+/// The values in which some node looks up rows: among parameters, the embedding tables.
 IdSet<ir::ValueId> tables_of(const Graph& graph) {
   IdSet<ir::ValueId> tables(graph.value_count());
   for (const ir::NodeId id : graph.node_ids()) {

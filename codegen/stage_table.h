@@ -17,7 +17,7 @@ struct WeightGroups {
 };
 WeightGroups weight_groups(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts);
 
-/// The text of a runtime::DataRow for a model input, whose items lie in `slot`.
+/// The text of a runtime::DataRow for a model input, whose items are stored in `slot`.
 std::string data_row(const ir::Graph& graph, const ir::Input& input, int slot, TensorTable& tensors);
 
 /// table.cpp of the stage's folder.

@@ -1,5 +1,5 @@
 #pragma once
-// Memory that tensors take in a count: who uses it, and how much is held at once.
+// A simulated heap of tensors: who uses which memory, and how much is held at once.
 
 #include <algorithm>
 #include <utility>
@@ -30,28 +30,28 @@ class TensorHeap {
     take(tensor);
     return tensor;
   }
-  /// One user more, one user less: memory ends with its last.
+  /// Adds or removes one user: memory is freed with its last user.
   void take(const Tensor& tensor) {
     if (storages_[tensor.storage].users++ == 0) change(tensor.storage, true);
   }
   void drop(const Tensor& tensor) {
     if (--storages_[tensor.storage].users == 0) change(tensor.storage, false);
   }
-  /// Whether the tensor is all of its memory, in order, and nobody else uses that.
+  /// Whether the tensor covers all of its memory, in order, and is its only user.
   bool owns(const Tensor& tensor, int64_t bytes) const {
     const Storage& storage = storages_[tensor.storage];
     return storage.users == 1 && storage.bytes == bytes && tensor.layout.is_contiguous();
   }
 
   int64_t held() const { return held_; }
-  /// Notes what is held, and `more` beside it for a moment.
+  /// Records what is held, plus `more` temporarily.
   void note(int64_t more = 0) {
     most_ = std::max(most_, held_ + more);
     if (more > 0) events_.push_back({.bytes = Bytes(more)});
   }
-  /// The most that was held since begin(), as far as it was noted.
+  /// The maximum held since begin(), as far as it was recorded.
   int64_t most() const { return most_; }
-  /// All that was taken and let go since begin().
+  /// All allocations and releases since begin().
   std::vector<ir::MemoryEvent> take_events() { return std::exchange(events_, {}); }
   void begin() {
     most_ = held_;

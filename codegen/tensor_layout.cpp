@@ -12,7 +12,7 @@ struct Run {
   int64_t size = 1, stride = 1;
 };
 
-/// The axes from the innermost outwards, with neighbours merged where one axis could stand for both.
+/// The axes from the innermost outwards, with neighbours merged if one axis could represent both.
 std::vector<Run> runs_of(const TensorLayout& layout) {
   std::vector<Run> runs;
   for (size_t i = layout.sizes.size(); i-- > 0;) {
@@ -60,8 +60,8 @@ std::optional<TensorLayout> reshaped(const TensorLayout& from, const std::vector
   if (numel(sizes) == 0) return contiguous(sizes);
   const std::vector<Run> runs = runs_of(from);
   TensorLayout to{sizes, std::vector<int64_t>(sizes.size(), 1)};
-  // From the innermost axis outwards, the new axes fill one run after the other: a run of 12 elements takes axes of 4
-  // and 3, but an axis of 8 would reach beyond it.
+  // From the innermost axis outwards, the new axes fill one run after the other: a run of 12 elements can be split into
+  // axes of 4 and 3, but an axis of 8 would cross its end.
   size_t run = 0;
   int64_t inside = 1;  // elements of the run that the new axes cover so far
   for (size_t i = sizes.size(); i-- > 0;) {

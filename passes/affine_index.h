@@ -1,6 +1,6 @@
 #pragma once
-// Integer values of a graph that are known as formulas of the place: element [i, j, ...] is offset + a * i + b * j ...
-// Exporters write `x[arange(n), ...]`, attention masks and strided views with such values.
+// Integer values of a graph that are known as functions of the position: element [i, j, ...] is offset + a * i + b * j
+// ... Exporters write `x[arange(n), ...]`, attention masks and strided views with such values.
 
 #include <optional>
 #include <vector>
@@ -15,10 +15,10 @@ struct AffineIndex {
   std::vector<int64_t> strides;
 };
 
-/// The formulas of a graph's values, which may grow between two questions.
+/// The formulas of a graph's values; the graph may grow between two queries.
 class AffineIndices {
  public:
-  /// Null where the value has no such formula, or its numbers leave 2^48.
+  /// Null if the value has no such formula, or its numbers exceed 2^48.
   const AffineIndex* find(const ir::Graph& graph, ir::ValueId value);
 
  private:

@@ -162,7 +162,8 @@ Diagnostic untrainable(std::string message, std::string hint) {
   return {.code = Code::kUntrainable, .origin = {}, .message = std::move(message), .hint = std::move(hint)};
 }
 
-/// Why no gradient of the loss reaches a parameter: the first operator without a gradient between them, or none is.
+/// Why no gradient of the loss reaches a parameter: the first operator without a gradient between them, or no
+/// dependence.
 Diagnostic nothing_reached(const Graph& graph, ValueId loss) {
   IdSet<ValueId> behind(graph.value_count());  // what the loss depends on
   behind.insert(loss);

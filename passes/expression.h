@@ -10,7 +10,7 @@
 
 namespace graphpipe::passes {
 
-/// Reads a graph that may grow between two questions; its parameters do not.
+/// Queries a graph that may grow between two queries; its parameters do not change.
 class Expressions {
  public:
   explicit Expressions(const ir::Graph& graph) : graph_(&graph), params_(ir::params_of_values(graph)) {}
@@ -19,20 +19,20 @@ class Expressions {
   const ir::Node* made_by(ir::ValueId value, std::string_view op) const;
   /// The number that a constant parameter of one element holds, or of elements that are all equal.
   std::optional<double> constant(ir::ValueId value) const;
-  /// Whether the value is a float32 mask [.., n, n] of one matrix that, added to scores, leaves each row those up to
-  /// its diagonal: 0 there, and what no score outweighs after it. A constant, or Where(row < column, lowest, 0).
+  /// Whether the value is a float32 mask [.., n, n] of one matrix that, added to scores, keeps those up to the diagonal
+  /// of each row: 0 there, and a value that no score outweighs after it. A constant, or Where(row < column, lowest, 0).
   bool is_causal_mask(ir::ValueId value) const;
   /// Whether the value is this constant, up to the rounding of float32.
   bool is_constant(ir::ValueId value, double number) const;
-  /// Where the value is `op` of a constant and something else, in either order: that other value and the constant.
+  /// If the value is `op` of a constant and something else, in either order: that other value and the constant.
   std::optional<std::pair<ir::ValueId, double>> with_constant(ir::ValueId value, std::string_view op) const;
-  /// Where the value is x * x or x ^ 2: x.
+  /// If the value is x * x or x ^ 2: x.
   std::optional<ir::ValueId> square(ir::ValueId value) const;
-  /// Where the value is the mean of x over its last axis, which is kept: x.
+  /// If the value is the mean of x over its last axis, which is kept: x.
   std::optional<ir::ValueId> row_mean(ir::ValueId value) const;
-  /// Where the value is sqrt(x): x.
+  /// If the value is sqrt(x): x.
   std::optional<ir::ValueId> square_root(ir::ValueId value) const;
-  /// Where the value is a / b, also as a * reciprocal(b): a and b. In a product the order is not known: both are given.
+  /// If the value is a / b, or a * reciprocal(b): a and b. In a product the order is unknown: both are returned.
   std::vector<std::pair<ir::ValueId, ir::ValueId>> quotients(ir::ValueId value) const;
   /// The factors of nested products, left to right.
   std::vector<ir::ValueId> factors(ir::ValueId value) const;
@@ -43,7 +43,7 @@ class Expressions {
  private:
   const ir::Param* constant_param(ir::ValueId value) const;
   bool is_chosen_causal_mask(ir::ValueId value) const;
-  /// Whether it is the constant 0, 1, .. along this axis, counted from the last, and 1 long along all others.
+  /// Whether it is the constant 0, 1, .. along this axis, counted from the last, and has size 1 along all others.
   bool counts_along(ir::ValueId value, size_t axis_from_end) const;
 
   const ir::Graph* graph_;

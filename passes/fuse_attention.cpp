@@ -64,8 +64,8 @@ class AttentionFusion {
     }
   }
 
-  /// The weights without the Where that zeroes rows which the mask hides completely: the kernel zeroes them too.
-  /// ONNX's Attention finds these rows in the mask; PyTorch's exporter finds them by their softmax, which is NaN.
+  /// The weights without the Where that zeroes fully masked rows: the kernel zeroes them too. ONNX's Attention detects
+  /// these rows in the mask; PyTorch's exporter detects them by their softmax, which is NaN.
   ValueId without_hidden_rows(ValueId weights) const {
     const Node* chosen = parts_.made_by(weights, "Where");
     if (chosen == nullptr || parts_.constant(chosen->inputs[1]) != 0.0) return weights;
@@ -81,7 +81,7 @@ class AttentionFusion {
     return scores ? scores->mask : ValueId();
   }
 
-  /// Whether the value tells which rows the mask hides completely: those whose maximum is -infinity.
+  /// Whether the value marks the rows that are fully masked: those whose maximum is -infinity.
   bool is_hidden_by(ValueId value, ValueId mask) const {
     const Node* is_hidden = parts_.made_by(value, "Equal");
     const Node* most = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
@@ -116,7 +116,7 @@ class AttentionFusion {
     return Scores{without_factors(product->inputs[0]), without_factors(product->inputs[1]), mask, scaled.factor};
   }
 
-  /// Whether the kernel takes these operands: one or two equal leading axes, fixed lengths, and one type.
+  /// Whether the kernel supports these operands: one or two equal leading axes, fixed lengths, and one type.
   bool takes(const Scores& scores, ValueId v) const {
     const Shape &left = shape(scores.left.value), &right = shape(scores.right.value), &values = shape(v);
     const size_t rank = left.size();
@@ -137,7 +137,7 @@ class AttentionFusion {
     return length == shape(scores.left.value).end()[-2] && length == shape(scores.right.value).back();
   }
 
-  /// k where `value` is k transposed, else a new node that transposes the value.
+  /// k if `value` is k transposed, otherwise a new node that transposes the value.
   Result<ValueId> transposed_back(ValueId value) const {
     const Shape& found = shape(value);
     Shape wanted = found;

@@ -79,7 +79,7 @@ Result<Replacement> Fusion::rms_norm() {
   return Replacement();
 }
 
-/// x where the value is 1 + erf(x / sqrt 2).
+/// x if the value is 1 + erf(x / sqrt 2).
 std::optional<ValueId> Fusion::erf_argument(ValueId value) const {
   const auto sum = parts_.with_constant(value, "Add");
   const Node* erf = sum ? parts_.made_by(sum->first, "Erf") : nullptr;
@@ -93,7 +93,7 @@ std::optional<ValueId> Fusion::erf_argument(ValueId value) const {
   return inverse ? std::optional(product->first) : std::nullopt;
 }
 
-/// x where the value is 1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)).
+/// x if the value is 1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)).
 std::optional<ValueId> Fusion::tanh_argument(ValueId value) const {
   const auto sum = parts_.with_constant(value, "Add");
   const Node* tanh = sum ? parts_.made_by(sum->first, "Tanh") : nullptr;

@@ -38,7 +38,7 @@ class LinearFusion {
       const Node* linear = parts_.made_by(step_.node.inputs[i], "Linear");
       const ValueId bias = step_.node.inputs[1 - i];
       if (linear == nullptr || linear->inputs.size() != 2 || !readers.is_only_reader(id, i) || !is_row(bias)) continue;
-      // A sum that repeats a single column is more than a bias.
+      // A sum that broadcasts a single column is more than a bias.
       if (parts_.value(step_.node.inputs[i]).type != step_.outputs[0].type) continue;
       // A copy, because nodes move in memory when the graph grows.
       const std::vector<ValueId> inputs = {linear->inputs[0], linear->inputs[1], bias};

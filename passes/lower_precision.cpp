@@ -63,7 +63,7 @@ class Lowering {
     return known;
   }
 
-  /// The value in its type of the old graph: cast back where it has been lowered.
+  /// The value in the type that it has in the old graph: cast back if it has been lowered.
   Result<ValueId> in_type_of(ValueId old) {
     const ValueId made = stands_for_[old];
     if (!is_lowered(old)) return made;
@@ -86,9 +86,9 @@ class Lowering {
     return std::ranges::any_of(node.inputs, [&](ValueId input) { return input.valid() && is_lowered(input); });
   }
 
-  /// Whether a float32 input takes the type of the lowered inputs beside it, instead of promoting them to float32. That
-  /// holds for a number that 16 bits represent exactly (Python numbers do not promote tensors in PyTorch), and for the
-  /// bias of a product, which PyTorch passes to the product as an operand.
+  /// Whether a float32 input takes the type of the lowered inputs next to it, instead of promoting them to float32.
+  /// That holds for a number that 16 bits represent exactly (Python numbers do not promote tensors in PyTorch), and for
+  /// the bias of a product, which PyTorch passes to the product as an operand.
   bool follows(const Node& node, ValueId input) const {
     if (const auto number = parts_.constant(input); number && is_one_element(input)) return is_exact_in(*number, type_);
     const ops::OpDef* entry = ops::find_op(node.op);
@@ -161,7 +161,7 @@ class Lowering {
     return Ok{};
   }
 
-  /// False where the operator is not defined for these types; it then computes in float32.
+  /// False if the operator is not defined for these types; it then computes in float32.
   bool append(const Node& old, Node node) {
     node.outputs.clear();
     const Result<NodeId> id = append_node(made_, std::move(node));

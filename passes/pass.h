@@ -1,5 +1,5 @@
 #pragma once
-// What every pass is given, and the few steps that many passes share.
+// The context of every pass, and a few steps that many passes share.
 
 #include <string>
 
@@ -12,7 +12,7 @@ namespace graphpipe::passes {
 struct PassContext {
   ir::LossSpec loss;
   ir::Precision precision = ir::Precision::kFloat32;
-  /// Nothing is trained: the model's outputs stay beside the loss, and there are no gradients.
+  /// Nothing is trained: the model's outputs are kept in addition to the loss, and there are no gradients.
   bool forward_only = false;
   /// Where passes report what they noticed; may be null.
   Diagnostics* notes = nullptr;
@@ -23,7 +23,7 @@ struct PassContext {
 };
 
 /// Appends a node whose output types come from its entry in the op dictionary. Errors: no entry (kUnsupportedOp), or
-/// what inference refuses.
+/// what inference rejects.
 Result<ir::NodeId> append_node(ir::Graph& graph, ir::Node node);
 
 /// The first of the node's origins, or an empty name.

@@ -11,7 +11,7 @@ namespace graphpipe::passes {
 
 struct PassEntry {
   std::string_view name;
-  /// What it does and why it stands where it stands.
+  /// What it does and why it is placed there.
   std::string_view description;
   Result<ir::Graph> (*run)(ir::Graph, const PassContext&) = nullptr;
 };
@@ -26,8 +26,8 @@ struct PipelineOptions {
   std::function<void(const PassEntry&, const ir::Graph&, Seconds)> observe;
 };
 
-/// Runs the passes, each followed by the verifier and by check_types.
-/// Errors: those of the passes; kUsage where stop_after names no pass.
+/// Runs the passes, each followed by the verifier and by check_types. Errors: those of the passes; kUsage if stop_after
+/// names no pass.
 Result<ir::Graph> run_pipeline(ir::Graph graph, const PassContext& context, const PipelineOptions& options = {});
 
 }  // namespace graphpipe::passes

@@ -1,5 +1,5 @@
 #pragma once
-// Who reads the values of a graph that a pass rebuilds: asked about the nodes of the old graph, in their order.
+// Who reads the values of a graph that a pass rebuilds; the queries refer to nodes of the old graph, in order.
 
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace graphpipe::passes {
 
-/// How often each value of a graph is read, by nodes and as an output.
+/// How many times each value of a graph is read, by nodes and as an output.
 class Readers {
  public:
   explicit Readers(const ir::Graph& graph);

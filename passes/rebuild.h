@@ -1,6 +1,6 @@
 #pragma once
-// Rebuilds a forward graph node by node, so that a rule may replace a node by others. Types and batch
-// kinds of everything that follows are derived again from the dictionary.
+// Rebuilds a forward graph node by node, so that a rule may replace a node by others. Types and batch kinds of all
+// later nodes are derived again from the dictionary.
 
 #include <functional>
 #include <optional>
@@ -17,16 +17,16 @@ struct Rebuilding {
   ir::Graph& made;
   /// Its inputs are values of `made`.
   const ir::Node& node;
-  /// Its outputs as the old graph has them: types are kept, batch kinds may become simpler.
+  /// Its outputs in the old graph: types are kept, batch kinds may become simpler.
   std::span<const ir::Value> outputs;
 };
 
-/// The values of `made` that stand for the node's outputs, of the same types; nothing where the node stays as it is.
+/// The values of `made` that replace the node's outputs, with the same types; nothing if the node stays as it is.
 using Replacement = std::optional<std::vector<ir::ValueId>>;
 using Rule = std::function<Result<Replacement>(const Rebuilding&)>;
 
 /// Needs: no gradient nodes. Ensures: same inputs, parameters and outputs in the same order; nodes that were replaced
-/// may be left without readers. Where no rule fires the graph is returned as it was.
+/// may be left without readers. If no rule applies the graph is returned unchanged.
 Result<ir::Graph> rebuild(ir::Graph graph, const Rule& rule);
 
 /// Gives an empty graph the inputs and parameters of another, in their order; the values of nodes come after theirs.

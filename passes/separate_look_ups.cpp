@@ -158,7 +158,7 @@ Result<Replacement> LookUp::gather() {
   return Replacement();
 }
 
-/// data[b] for index tuples that consist of the sample number b alone.
+/// data[b] for index tuples that consist only of the sample number b.
 Result<Replacement> LookUp::each_sample(ValueId index) {
   Shape tuples = shape_of(made_, index);
   tuples.pop_back();
@@ -188,7 +188,7 @@ Result<Replacement> LookUp::gather_nd() {
   return Replacement({result});
 }
 
-/// Where the node takes column 0 of a Concat along axis 1 whose first operand is one column: that operand.
+/// If the node takes column 0 of a Concat along axis 1 whose first operand is one column: that operand.
 ValueId LookUp::first_column(const Node& node) {
   const Node* table = producer_of(made_, node.inputs[0]);
   if (table == nullptr || table->op != "Concat" || shape_of(made_, node.inputs[0]).size() != 2) return {};

@@ -6,7 +6,8 @@
 
 namespace graphpipe::passes {
 
-/// A look-up by places that count up with the batch, as one that leaves the samples apart; nothing where it is none.
+/// Rewrites a look-up by indices that count up with the batch into one that keeps the samples separate; nothing if it
+/// is not such a look-up.
 Result<Replacement> separate_look_up(const Rebuilding& step, AffineIndices& indices);
 
 }  // namespace graphpipe::passes

@@ -18,7 +18,7 @@ using ir::ValueId;
 using ops::Dependence;
 
 bool is_mixed(const Graph& graph, ValueId value) { return graph.value(value).batch == ir::BatchKind::kMixed; }
-/// The unmixed value of which `value` is a mixed reshape; invalid where there is none.
+/// The unmixed value of which `value` is a mixed reshape; invalid if there is none.
 ValueId unmixed_root(const Graph& graph, ValueId value) {
   if (!value.valid() || !is_mixed(graph, value) || !graph.value(value).producer.valid()) return {};
   const Node& producer = graph.node(graph.value(value).producer);
@@ -50,8 +50,8 @@ Result<Replacement> move_unary(const Rebuilding& step) {
   return in_old_shape(step, moved);
 }
 
-/// The unmixed root of `flat`, reshaped to rows as long as those of `flat`; invalid where that is impossible. Only axes
-/// after the batch axis are joined, so the samples stay apart: root [T, B, H, d] of flat [T*B, H*d] is [T, B, H*d].
+/// The unmixed root of `flat`, reshaped to rows as long as those of `flat`; invalid if that is impossible. Only axes
+/// after the batch axis are merged, so the samples stay separate: root [T, B, H, d] of flat [T*B, H*d] is [T, B, H*d].
 Result<ValueId> row_root(const Rebuilding& step, ValueId flat) {
   const ValueId root = unmixed_root(step.made, flat);
   if (!root.valid() || shape_of(step.made, flat).empty()) return ValueId();
@@ -65,7 +65,7 @@ Result<ValueId> row_root(const Rebuilding& step, ValueId flat) {
   }
   if (joined.factor < 1) return ValueId();
   if (joined != wanted) {
-    // The batch axis also holds heads: [T, B * heads, d] becomes [T, B, heads * d].
+    // The batch axis also contains heads: [T, B * heads, d] becomes [T, B, heads * d].
     if (rows.empty() || rows.back().power != 1 || wanted.factor % joined.factor != 0) return ValueId();
     const int64_t heads = wanted.factor / joined.factor;
     if (rows.back().factor % heads != 0) return ValueId();

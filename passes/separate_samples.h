@@ -1,7 +1,7 @@
 #pragma once
-// Rewrites nodes that mix samples in form only, so that their results keep a batch axis: what exporters write as a
+// Rewrites nodes that mix samples only formally, so that their results keep a batch axis: what exporters write as a
 // look-up by x[arange(B), i] takes from each sample its own row, and a reshape from [T, B, D] to [T*B, D] around a
-// linear layer changes no sample. Without it such a model could be neither replicated nor cut into unequal
+// linear layer mixes no samples. Otherwise such a model could be neither replicated nor divided into unequal
 // micro-batches.
 
 #include "passes/pass.h"

@@ -71,7 +71,7 @@ class Parts {
   }
 
   const std::optional<Part>& part(size_t node) const { return parts_[node]; }
-  /// The sizes of the Split that the node becomes an output of; null where there is none.
+  /// The sizes of the Split that the node becomes an output of; null if there is none.
   const std::vector<int64_t>* sizes(size_t node) const {
     const auto found = sizes_of_.find(node);
     return found == sizes_of_.end() ? nullptr : &found->second;

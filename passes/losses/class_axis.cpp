@@ -32,7 +32,7 @@ std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
   return axes;
 }
 
-/// The axis of the features as the operator that made them tells; operators that keep the axes are looked through.
+/// The feature axis according to the operator that produced the value; operators that keep the axes are looked through.
 std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
   ValueId value = logits;
   for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {

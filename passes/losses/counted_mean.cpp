@@ -14,8 +14,8 @@ using ir::NodeId;
 using ir::ValueId;
 using ops::SampleSum;
 
-/// The only input that depends on the samples, if the node's output is a constant multiple or a view of it: its rule
-/// then says that the output is a sum over the samples where this input is one.
+/// The only input that depends on the samples, if the node's output is a constant multiple or a view of it: the node's
+/// rule then implies that the output is a sum over the samples if this input is one.
 ValueId multiple_of(const Graph& graph, const Node& node, const ops::OpDef& entry) {
   if (entry.sample_sum == nullptr || node.outputs.size() != 1) return {};
   ValueId varying;

@@ -13,7 +13,7 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-/// Labels beyond these limits are not followed: it would take long, or make long tables.
+/// Labels beyond these limits are not tracked: it would take long, or create long tables.
 constexpr int64_t kMaxElements = int64_t{1} << 22;
 constexpr size_t kMaxRanges = 4096;
 

@@ -13,11 +13,11 @@ namespace graphpipe::passes {
 struct LabelPositions {
   /// Name of the input.
   ModelText input;
-  /// As in ir::Loss::counted: empty where all elements stand in the label.
+  /// As in ir::Loss::counted: empty if the label contains all elements.
   std::vector<wire::PositionRange> counted;
 };
 
-/// None where `label` is more than a rearrangement of elements of one input, or holds constants other than `ignored`.
+/// None if `label` is more than a rearrangement of elements of one input, or contains constants other than `ignored`.
 std::optional<LabelPositions> label_positions(const ir::Graph& graph, ir::ValueId label, int64_t ignored);
 
 }  // namespace graphpipe::passes

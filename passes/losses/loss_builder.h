@@ -1,5 +1,5 @@
 #pragma once
-// What the entries of losses/ build with: a graph that grows, and the steps that several losses share.
+// What the entries of losses/ build with: a growing graph, and the steps that several losses share.
 
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace graphpipe::passes {
 
-/// An error about the loss that was asked for (kBadLoss).
+/// An error about the requested loss (kBadLoss).
 Diagnostic bad_loss(const ModelText& origin, std::string message, std::string hint);
 
-/// What an entry makes: the sum over what counts in a micro-batch, and how N follows from the step's data.
+/// What an entry produces: the sum over what counts in a micro-batch, and how N follows from the step's data.
 struct AttachedLoss {
   ir::ValueId sum;
   ir::Loss stated;
@@ -31,13 +31,13 @@ class LossBuilder {
   /// Appends an input whose batch kind follows from its shape.
   ir::ValueId add_input(const ModelText& name, ir::InputRole role, ir::DType dtype, ir::Shape shape);
 
-  /// The model's input of the label's name, if there is one.
+  /// The model's input with the label's name, if there is one.
   ir::Input* known_label();
   /// The label as the loss reads it: the model's input of that name, or a new one. A new label of flattened rows
   /// [T*B, ...] lies in the data as [B, T, ...]. Errors (kBadLoss): an input of that name with another type.
   Result<ir::ValueId> label_of(ir::DType dtype, const ir::Shape& shape);
-  /// A mean over all elements of `output`, whose sum `op` makes of it and a label of its type. Errors (kBadLoss): also
-  /// an output without a fixed number of elements per sample.
+  /// A mean over all elements of `output`, whose sum `op` computes from it and a label of its type. Errors (kBadLoss):
+  /// also an output without a fixed number of elements per sample.
   Result<AttachedLoss> mean_over_elements(std::string_view op, ir::ValueId output);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace graphpipe::passes {
 
-/// A word after the names: "ignore=N", or "sum" where it has no value.
+/// A word after the names: "ignore=N", or "sum" if it has no value.
 struct LossOption {
   std::string_view name;
   bool has_value = true;
@@ -22,7 +22,7 @@ struct LossDef {
   std::string_view name;
   bool takes_label = false;
   std::span<const LossOption> options = {};
-  /// Activations that the loss applies itself: below it they are probably a mistake.
+  /// Activations that the loss applies itself: applied before it, they are probably a mistake.
   std::span<const std::string_view> own_activations = {};
   /// Appends the sum of `output`, a floating-point value. Errors (kBadLoss): shapes that do not fit.
   Result<AttachedLoss> (*attach)(LossBuilder& builder, ir::ValueId output) = nullptr;

@@ -22,7 +22,7 @@ Diagnostic bad_loss_text(const std::string& flag, std::string message) {
           .hint = "write " + loss_forms()};
 }
 
-/// Reads one option; false where the loss does not take it in this form.
+/// Reads one option; false if the loss does not accept it in this form.
 bool parse_loss_option(const LossDef& loss, std::string_view part, ir::Attributes& options) {
   const size_t equals = part.find('=');
   const auto option = std::ranges::find(loss.options, part.substr(0, equals), &LossOption::name);

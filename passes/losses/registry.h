@@ -6,7 +6,7 @@
 
 namespace graphpipe::passes {
 
-/// All entries, in the order of the help.
+/// All entries, in the order of the help text.
 std::span<const LossDef* const> all_losses();
 /// The entry of a kind, or null.
 const LossDef* find_loss(std::string_view name);
@@ -16,8 +16,8 @@ std::string loss_form(const LossDef& loss);
 /// All forms, for help and hints: separated by commas, with "or" before the last.
 std::string loss_forms();
 
-/// Reads KIND:OUTPUT[,LABEL][,OPTION...]. An empty text is no loss.
-/// Errors (kUsage): an unknown kind, a missing or superfluous name, a number that is none or out of range.
+/// Reads KIND:OUTPUT[,LABEL][,OPTION...]. An empty text means no loss. Errors (kUsage): an unknown kind, a missing or
+/// superfluous name, a malformed or out-of-range number.
 Result<ir::LossSpec> parse_loss(const std::string& text);
 /// Whether the kind is known, and takes the label and the options: a plan file may ask for anything (kBadLoss).
 Status check_loss(const ir::LossSpec& spec);

@@ -1,5 +1,5 @@
 #pragma once
-// Why devices stand still: every idle tick of a simulated step has one cause.
+// Why devices are idle: every idle tick of a simulated step is attributed to exactly one cause.
 
 #include <array>
 

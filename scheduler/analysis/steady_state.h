@@ -1,7 +1,7 @@
 #pragma once
-// What an asynchronous schedule takes per batch where batches follow each other without draining. Such schedules are
-// made for it: a step that drains pays for its fill and its end once per batch, which trainings of many batches do not
-// have to (Narayanan et al., PipeDream, SOSP 2019, section 3.2).
+// The time per batch of an asynchronous schedule when batches follow each other without draining. Such schedules are
+// designed for this: a step that drains pays for warm-up and drain once per batch, which trainings of many batches can
+// avoid (Narayanan et al., PipeDream, SOSP 2019, section 3.2).
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 #pragma once
 // V schedules with controllable memory (Qi et al., "Pipeline Parallelism with Controllable Memory"): a block of slots
-// for one micro-batch is repeated every six slots, and the schedule is then pulled together at both ends without
-// raising the peak of memory. Internal to the policies v-half, v-min and v-1f1b.
+// for one micro-batch is repeated every six slots, and the schedule is then compacted at both ends without raising the
+// memory peak. Internal to the policies v-half, v-min and v-1f1b.
 
 #include <array>
 
@@ -12,12 +12,12 @@ namespace graphpipe::scheduler {
 /// Slots from one micro-batch to the next: what a rank does for one micro-batch with two chunks, F, I and W each.
 inline constexpr int64_t kBlockPeriod = 6;
 
-/// The actions of a rank by the way they go: forwards of the first chunk down the ranks, of the second chunk back up;
-/// backwards of the second chunk down, of the first back up. Weight gradients go nowhere.
+/// The actions of a rank by direction: forwards of the first chunk go down the ranks, those of the second chunk back
+/// up; backwards of the second chunk go down, those of the first back up. Weight gradients do not cross ranks.
 enum class Lane : uint8_t { kForward0, kForward1, kBackward1, kBackward0, kWeight1, kWeight0 };
 inline constexpr size_t kCrossRankLanes = 4;
 
-/// First slot of each travelling lane on one rank.
+/// First slot on one rank of each lane that crosses ranks.
 using VBlock = std::array<int64_t, kCrossRankLanes>;
 
 /// One action: the index-th of its lane on its rank.

@@ -114,7 +114,7 @@ int64_t needed_slot(const std::vector<RankSlots>& ranks, const SlotAction& actio
   return slot;
 }
 
-/// Runs the actions of each rank in their order, each as early as it can: idle slots that no dependence needs go away.
+/// Runs the actions of each rank in order, each as early as possible: idle slots that no dependence requires disappear.
 std::vector<RankSlots> squeezed(const std::vector<RankSlots>& ranks) {
   std::vector<RankSlots> early = ranks;
   std::vector<int64_t> last(ranks.size(), -1);
