@@ -14,15 +14,15 @@ struct Wait {
   size_t from = 0, to = 0;
   double seconds = 0;
   double span = 0;
-  /// Where a stage's forward waits for its own backward: that stage, whose in-flight number is the span.
+  /// For a forward that waits for the backward of its own stage: that stage, whose in-flight number is the span.
   StageId turns_at;
 };
 
 size_t forward_of(StageId stage) { return 2 * stage.index(); }
 size_t backward_of(StageId stage) { return 2 * stage.index() + 1; }
 
-/// The waits of 1F1B on every stage: n forwards, then a backward and a forward in turn. With n = 2 that is
-/// F0 F1 B0 F2 B1 F3 ..: F(m + 2) waits for B(m), and B(m) for F(m + 1), which is a span of 1 - n.
+/// The waits of 1F1B on every stage: n forwards, then alternately a backward and a forward. With n = 2 that is F0 F1 B0
+/// F2 B1 F3 ..: F(m + 2) waits for B(m), and B(m) for F(m + 1), which is a span of 1 - n.
 std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                            const IdMap<StageId, Samples>& samples) {
   std::vector<Wait> waits;
@@ -42,8 +42,8 @@ std::vector<Wait> waits_of(const ir::StageGraph& graph, const IdMap<StageId, Sta
   return waits;
 }
 
-/// Whether the wait moves the start of `to` later. Starts are relative to a schedule of this period, so that a span of
-/// k micro-batches gives back k periods.
+/// Whether the wait delays the start of `to`. Starts are relative to a schedule with this period, so that a span of k
+/// micro-batches subtracts k periods.
 bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   const double slack = 1e-9 * period;
   const double time = latest[wait.from] + wait.seconds - period * wait.span - slack;
@@ -52,15 +52,15 @@ bool delays(const Wait& wait, double period, std::vector<double>& latest) {
   return true;
 }
 
-/// The waits in the order in which a micro-batch meets them: down the stages and up again. Starts then settle in a few
-/// rounds; in the order of the stages, the way up would take one round per stage.
+/// The waits in the order in which a micro-batch meets them: down the stages and back up. Starts then converge in a few
+/// rounds; in stage order, the way up would take one round per stage.
 std::vector<Wait> in_order_of_flow(std::vector<Wait> waits, size_t nodes) {
   std::ranges::stable_sort(waits, {},
                            [&](const Wait& wait) { return wait.from % 2 == 0 ? wait.from : 2 * nodes - wait.from; });
   return waits;
 }
 
-/// A cycle of the waits `by` that moved each node's start last; empty where they form none.
+/// A cycle of the waits `by` that moved each node's start last; empty if they form none.
 std::vector<Wait> cycle_of(const std::vector<Wait>& waits, const std::vector<int>& by) {
   std::vector<size_t> walk_of(by.size(), 0);  // the walk that visited the node, from 1
   for (size_t first = 0; first < by.size(); ++first) {
@@ -81,8 +81,8 @@ std::vector<Wait> cycle_of(const std::vector<Wait>& waits, const std::vector<int
   return {};
 }
 
-/// The waits of a cycle that takes longer than `period` per micro-batch; empty where there is none. Such a cycle has a
-/// positive sum of seconds - period * span. Bellman-Ford for longest paths finds it: after each round it looks whether
+/// The waits of a cycle that takes longer than `period` per micro-batch; empty if there is none. Such a cycle has a
+/// positive sum of seconds - period * span. Bellman-Ford for longest paths finds it: after each round it checks whether
 /// the waits that moved the starts last form a cycle, so that it need not run all rounds.
 std::vector<Wait> slow_cycle(const std::vector<Wait>& all, size_t nodes, double period) {
   const std::vector<Wait> waits = in_order_of_flow(all, nodes);
@@ -146,7 +146,7 @@ IdMap<StageId, Samples> raise_to_period(const ir::StageGraph& graph, const IdMap
   while (true) {
     const std::vector<Wait> cycle =
         slow_cycle(waits_of(graph, costs, samples), 2 * graph.stages.size(), per_micro_batch);
-    // Of the stages whose in-flight number the cycle spans, raise the last: those before it may have to follow.
+    // Among the stages whose in-flight number the cycle spans, raise the last: those before it may have to follow.
     StageId raised;
     for (const Wait& wait : cycle)
       if (wait.turns_at.valid() && samples[wait.turns_at] < graph.batch && (!raised.valid() || raised < wait.turns_at))

@@ -16,8 +16,8 @@ using ir::SampleFunction;
 
 SampleFunction per_sample(double value) { return SampleFunction::polynomial(0, value); }
 
-/// Which nodes become one: colocated sets, and what lies on a cycle between them. Nodes are numbered by their place in
-/// the file, so that ties are broken in its order.
+/// Which nodes are merged: colocated sets, and everything on a cycle between them. Nodes are numbered by their position
+/// in the file, so that ties are broken in that order.
 class Groups {
  public:
   explicit Groups(const ir::PlanGraph& graph) : graph_(graph), sets_(graph.nodes.size()) {
@@ -74,7 +74,7 @@ class Groups {
   const ir::PlanGraph& graph_;
   UnionFind<> sets_;
   IdMap<PlanNodeId, uint32_t> place_;
-  /// The colocated set of each place, and the pairs of sets that an edge between forward nodes joins.
+  /// The colocated set of each node, and the pairs of sets that are connected by an edge between forward nodes.
   std::vector<uint32_t> class_of_;
   std::set<std::pair<uint32_t, uint32_t>> forward_;
 };
@@ -122,7 +122,7 @@ void add_values(const ir::PlanGraph& graph, const Groups& groups, bool trains, i
   }
 }
 
-/// Bytes that the node's collectives move because neighbours are in other stages.
+/// Bytes that the node's collectives move because its neighbours are in other stages.
 double boundary_bytes(const ir::Assignment& assignment, PlanNodeId node, const ir::NodeAlternative& way) {
   double bytes = 0;
   for (const auto* side : {&way.from, &way.to})

@@ -15,7 +15,7 @@ namespace {
 
 using ir::StageId;
 
-/// Against rounding errors: a ratio that should be an integer may come out slightly larger. Far below one sample.
+/// Tolerance for rounding errors: a ratio that should be an integer may come out slightly larger. Far below one sample.
 constexpr double kSlack = 1e-7;
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }

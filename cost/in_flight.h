@@ -1,6 +1,6 @@
 #pragma once
-// In-flight numbers: how many samples a stage holds between forward and backward so that the pipeline never starves.
-// One function for the planner's memory and for the scheduler (docs/semantics.md, section 5).
+// In-flight numbers: how many samples a stage must hold between forward and backward so that the pipeline never
+// starves. One function for both the planner's memory and the scheduler (docs/semantics.md, section 5).
 //
 // The rule is the cycle argument for strict alternation of forwards and backwards, in sample units. A steady-state
 // cycle goes down from s with forwards, turns in a descendant t, and comes back up. With T the period (seconds per
@@ -21,7 +21,7 @@
 
 namespace graphpipe::cost {
 
-/// One stage as the rule sees it.
+/// One stage as seen by the rule.
 struct FlightStage {
   int64_t micro_batch = 1;
   int k = 1;
@@ -29,12 +29,13 @@ struct FlightStage {
   double seconds_per_sample = 0;
   /// Seconds of one message down plus one message up, between an item and its readers'.
   double hop_seconds = 0;
-  /// At least this many micro-batches per round: the replicas under round robin, which each hold one, else 1.
+  /// Minimum number of micro-batches per round: the number of replicas under round robin, which hold one each,
+  /// otherwise 1.
   int parallel_items = 1;
   int64_t round() const { return micro_batch * k * parallel_items; }
 };
 
-/// What a stage upstream must know of one downstream.
+/// What a stage upstream must know about one downstream.
 struct Flight {
   int64_t samples = 0;  // n
   double turnaround = 0;
@@ -42,7 +43,7 @@ struct Flight {
 };
 
 /// The rule for one stage, given its readers (none for a sink). `period` is seconds per sample, above zero; infinity
-/// gives the fewest samples that do not deadlock. Not above `batch` rounded up to whole micro-batches.
+/// gives the minimum number of samples that does not deadlock. Not above `batch` rounded up to whole micro-batches.
 Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, double period, int64_t batch);
 
 FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost);
@@ -53,15 +54,15 @@ IdMap<ir::StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMa
 
 struct InFlight {
   IdMap<ir::StageId, Samples> samples;
-  /// The steady-state period, seconds per sample, that the numbers sustain.
+  /// The steady-state period, in seconds per sample, that the numbers sustain.
   double period = 0;
   /// Whether they fit the devices' memory.
   bool fits = true;
 };
 
-/// The numbers to schedule with: those of the rule, raised where a cycle of waits is longer than the period
-/// (cycle_period.h); of the bottleneck period where memory allows, else those of the smallest period
-/// (within 0.1 %) whose numbers fit, else (fits is false) the fewest that do not deadlock.
+/// The numbers to schedule with: those of the rule, raised if a cycle of waits is longer than the period
+/// (cycle_period.h); at the bottleneck period if memory allows, otherwise at the smallest period (within 0.1 %) whose
+/// numbers fit, otherwise (fits is false) the minimum that does not deadlock.
 InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
 }  // namespace graphpipe::cost

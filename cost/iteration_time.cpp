@@ -21,7 +21,7 @@ double items_per_replica(const ir::StageGraph& graph, StageId stage) {
   return ceil_ratio(items, static_cast<int64_t>(choice.devices.size()));
 }
 
-/// Seconds that each stage spends on summing gradients over its replicas and over the copies of shared weights.
+/// Seconds that each stage spends summing gradients over its replicas and over the copies of shared weights.
 IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                       const IdMap<StageId, StageCost>& costs) {
   IdMap<StageId, double> seconds(graph.stages.size(), 0.0);
@@ -33,7 +33,7 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
   return seconds;
 }
 
-/// The ramps, with `after` seconds that follow the last backward of each stage.
+/// The ramps, with `after` seconds following the last backward of each stage.
 IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                                            const IdMap<StageId, int64_t>& items, const IdMap<StageId, double>& after) {
   IdMap<StageId, Ramps> result(graph.stages.size());

@@ -1,6 +1,6 @@
 #pragma once
-// Closed-form time of one step: warm-up, steady state, drain and gradient reduction. The same longest paths that the
-// lower bound of a plan uses (lower_bound.h), with the period that the in-flight numbers sustain.
+// Closed-form time of one step: warm-up, steady state, drain and gradient reduction. It uses the same longest paths as
+// the lower bound of a plan (lower_bound.h), with the period that the in-flight numbers sustain.
 
 #include "cost/in_flight.h"
 

@@ -17,7 +17,7 @@ using ir::StageId;
 
 /// Memory counts as the limit only where it slows the pipeline down by more than this factor.
 constexpr double kNoticeable = 1.01;
-/// Loads are even where the largest is less than this multiple of the mean.
+/// Loads are even if the largest is less than this multiple of the mean.
 constexpr double kUneven = 1.1;
 
 int64_t percent(double share) { return std::llround(100 * share); }
@@ -46,15 +46,15 @@ double imbalance(const ir::StageGraph& graph, const ir::Cluster& cluster, const 
   return sum > 0 ? largest * static_cast<double>(cluster.devices.size()) / sum : 1;
 }
 
-/// Of the cluster's devices those that have a stage.
+/// The number of devices that have a stage.
 size_t used_devices(const ir::StageGraph& graph) {
   std::set<DeviceId> used;
   for (const ir::Stage& stage : graph.stages) used.insert(stage.choice.devices.begin(), stage.choice.devices.end());
   return used.size();
 }
 
-/// What would give the stage more micro-batches. Smaller ones are suggested only where half a micro-batch takes about
-/// half as long, not where launch overhead dominates.
+/// How to give the stage more micro-batches. Smaller ones are suggested only if half a micro-batch takes about half as
+/// long, not if launch overhead dominates.
 std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const auto seconds = [&](double n) {

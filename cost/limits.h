@@ -1,5 +1,5 @@
 #pragma once
-// What limits a plan, and what would lift it: one sentence next to every plan.
+// What limits a plan, and what would remove the limit: one sentence next to every plan.
 
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@ namespace graphpipe::cost {
 
 enum class LimitKind : uint8_t {
   kWork,            // the busiest device computes all the time
-  kMixing,          // so it does, and its stage cannot be replicated
+  kMixing,          // the same, and its stage cannot be replicated
   kLink,            // messages of a stage take longer than its compute
   kMemory,          // too few samples fit in flight to keep the bottleneck busy
   kWarmUpAndDrain,  // most of the step is filling and emptying the pipeline
@@ -24,14 +24,14 @@ struct Limit {
   LimitKind kind = LimitKind::kWork;
   /// The stage in question.
   ir::StageId stage;
-  /// Its part of the step, 0 to 1: for kMemory and kOrder the part that would go if the limit went.
+  /// Its share of the step, 0 to 1: for kMemory and kOrder the share that would be saved without the limit.
   double share = 0;
-  /// What would lift it, with the numbers; one sentence without a newline, only our own words and numbers.
+  /// What would remove the limit, with the numbers; one sentence without a newline, only our own text and numbers.
   std::string sentence;
 };
 
-/// The largest part of the step's closed form. `step_seconds` is the simulated step of the plan's schedule; where it is
-/// more than kOrderSlack times the closed form, the order is what limits.
+/// The largest part of the step's closed form. `step_seconds` is the simulated step of the plan's schedule; if it is
+/// more than kOrderSlack times the closed form, the order is the limit.
 inline constexpr double kOrderSlack = 1.25;
 Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds);
 

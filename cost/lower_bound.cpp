@@ -42,7 +42,7 @@ double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   for (const ir::StageEdge& edge : graph.edges) {
     const ir::StageChoice& from = graph.stages[edge.from].choice;
     const ir::StageChoice& to = graph.stages[edge.to].choice;
-    // With replicas, the schedule decides which pairs of devices the bytes go between.
+    // With replicas, the schedule decides between which pairs of devices the bytes are sent.
     if (from.devices.size() != 1 || to.devices.size() != 1 || from.devices == to.devices) continue;
     const ir::LinkLevel& link = cluster.link(from.devices.front(), to.devices.front());
     const double items = static_cast<double>(micro_batch_count(graph, edge.to));
@@ -68,7 +68,7 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
     cost.hop_up = cost.hop_up > 0 ? std::min(cost.hop_up, latency) : 0;
     cost.weight_gradient = 0;  // may be delayed until the device is idle
   }
-  // The item on the path may be the smaller last one: it costs less, and needs fewer of its producer's.
+  // The item on the path may be the smaller last one: it costs less, and needs fewer of its producer's items.
   IdMap<StageId, int64_t> items(graph.stages.size());
   for (StageId stage : graph.stage_ids()) {
     items[stage] = graph.stages[stage].choice.micro_batch.count;
@@ -108,7 +108,7 @@ double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
   return least;
 }
 
-/// The same for a node of a graph: one that works on the whole batch has only that item size.
+/// The same for a node of a graph: one that works on the whole batch only has that item size.
 double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node, const ir::PassSeconds& seconds) {
   return node.scope == ir::SampleScope::kBatch ? per_sample(seconds, graph.batch) : cheapest_of(seconds, graph.batch);
 }
@@ -127,7 +127,7 @@ std::vector<double> devices_by_kind(const ir::PlanGraph& graph) {
   return count;
 }
 
-/// A bound on the period, in seconds per sample, where each device gets a share of the work that suits its speed.
+/// A bound on the period, in seconds per sample, if each device gets a share of the work that suits its speed.
 ///
 /// Let devices have weights y that sum to 1. The period is at least the weighted mean of the devices' work. A node of
 /// cost p adds y p of the device that runs it to this mean, so at least the smallest y p. We take y inverse to a
@@ -149,7 +149,8 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   return work / weights;
 }
 
-/// Seconds per sample of a node with a replica on every device; on the fastest one if it works on samples together.
+/// Seconds per sample of a node with a replica on every device; on the fastest one if it works on several samples
+/// together.
 double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::vector<double>& count) {
   double fastest = kInfinity, speed = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) {
@@ -170,7 +171,7 @@ double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
 }
 
 double min_work(const ir::PlanGraph& graph, Samples most) {
-  // Any node may lie in a stage that works on the whole batch.
+  // Any node may be in a stage that works on the whole batch.
   const bool may_be_whole = graph.has_batch_scope();
   double seconds = 0;
   for (const ir::PlanNode& node : graph.nodes) {
@@ -239,7 +240,7 @@ MemoryBound memory_bound(const ir::PlanGraph& graph, int state_parts) {
     }
     if (own > bound.one_node || id.index() == 0) bound.one_node = own, bound.node = id;
   }
-  // The replicas of a stage hold one whole optimizer state together, however it is sharded.
+  // Together, the replicas of a stage hold at least one whole optimizer state, however it is sharded.
   for (const ir::WeightGroupId group : ids<ir::WeightGroupId>(graph.weight_groups.size()))
     if (is_read[group]) bound.all += held_bytes(graph, graph.weight_groups[group], is_trained[group], 1);
   return bound;

@@ -17,8 +17,8 @@ struct StepBound {
 /// A bound on the step of one plan, whatever the order, with unsplit or split backward.
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
-/// Bounds on every plan of a graph on a cluster. Costs are taken at the sample count where a sample is cheapest,
-/// and where devices differ on the device that suits best.
+/// Bounds on every plan of a graph on a cluster. Costs are taken at the sample count at which a sample is cheapest, and
+/// if devices differ, on the device that suits best.
 struct PlanBound {
   double work = 0;           // seconds per sample: all work over all devices
   double largest_node = 0;   // seconds per sample: the largest node at its best replica count
@@ -31,23 +31,23 @@ struct PlanBound {
 };
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster);
 
-/// Least seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself; on the fastest
-/// kind of device.
+/// The minimum seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself; on the
+/// fastest kind of device.
 double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
 
-/// Seconds that all devices together work in a step, at least, in any plan with micro-batches of at most `most` samples
-/// (the whole batch where nodes ask for it).
+/// A lower bound on the total seconds that all devices work in a step, in any plan with micro-batches of at most `most`
+/// samples (the whole batch for nodes that need it).
 double min_work(const ir::PlanGraph& graph, Samples most);
 
-/// Bytes that every plan holds, whatever its stages, micro-batches and order: weights and buffers, and of trained ones
-/// a gradient and the optimizer's state, each on one device at least.
+/// Bytes that every plan holds, whatever its stages, micro-batches and order: weights and buffers, and for trained ones
+/// a gradient and the optimizer state, each on at least one device.
 struct MemoryBound {
   Bytes all;       // of all devices together
   Bytes one_node;  // of the device that holds `node`, whose weights are the largest
   ir::PlanNodeId node;
 };
-/// `state_parts`: among how many devices a plan may divide the state of a weight, 1 where it divides none.
-/// Needs: nodes without alternatives, whose devices share the weights.
+/// `state_parts`: the number of devices among which a plan may shard the state of a weight, 1 if it does not. Needs:
+/// nodes without alternatives, whose devices share the weights.
 MemoryBound memory_bound(const ir::PlanGraph& graph, int state_parts);
 
 }  // namespace graphpipe::cost

@@ -34,7 +34,7 @@ Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Sa
   return total;
 }
 
-/// Bytes of the edge's gradients that the stage at its lower end makes, without those that it only passes on.
+/// Bytes of the edge's gradients that the stage at its lower end computes, without those that it only passes on.
 double own_gradients(const ir::StageEdge& edge, Samples samples) {
   const double all = edge.gradient_bytes.at(samples);
   if (edge.passed_gradients == 0) return all;
@@ -80,7 +80,7 @@ int64_t gradient_items(const ir::StageGraph& graph, const StageBoundary& boundar
   int64_t samples = in_flight[edge.from].count;
   const bool only_reader = std::all_of(boundary.out.begin(), boundary.out.end(),
                                        [&](ir::EdgeId other) { return graph.edges[other].to == edge.to; });
-  // The backwards of one round of the reader follow each other immediately.
+  // The backwards of one round of the reader immediately follow each other.
   const int64_t arriving = std::max(choice.micro_batch.count, reader.micro_batch.count * reader.k);
   if (only_reader && reader.micro_batch <= choice.micro_batch)
     samples = std::min(samples, std::max<int64_t>(0, samples - in_flight[edge.to].count) + arriving);
@@ -117,7 +117,7 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary,
     if (graph.edges[edge].stashed_below) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
   for (const ir::EdgeId edge : boundary.distinct_out) {
-    if (graph.edges[edge].passed_on) continue;  // counted where it came in
+    if (graph.edges[edge].passed_on) continue;  // counted where it entered
     bytes.outputs += bytes_at(graph.edges[edge].bytes, samples);
     if (graph.edges[edge].stashed_above) counted += bytes_at(graph.edges[edge].bytes, samples);
   }
@@ -151,12 +151,12 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary,
   return parts;
 }
 
-/// Which stages a stage holds back: from them edges with gradients lead to it, by whatever way, so that their
+/// Which stages a stage holds back: those from which edges with gradients lead to it, by any path, so that their
 /// backwards wait for its own, and their forwards for those.
 class HeldBack {
  public:
   explicit HeldBack(const ir::StageGraph& graph) : above_(graph.stages.size(), graph.stages.size()) {
-    // Edges are sorted by source and lead to later stages: what lies above a source is complete.
+    // Edges are sorted by source and lead to later stages: what precedes a source is complete.
     for (const ir::StageEdge& edge : graph.edges) {
       if (edge.gradient_count == 0) continue;
       above_.merge(edge.to.index(), edge.from.index());
@@ -201,7 +201,8 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
   if (stage.has_backward && replicas > 1 && gradients > 0) {
     const int64_t bucket = std::min(gradients, replicas * wire::kChunkBytes);
     const int64_t buckets = std::min(wire::kBucketsInFlight, (gradients + bucket - 1) / bucket);
-    // Received chunks wait beside the gradients to be added: one round of them with two replicas, two with more.
+    // Received chunks wait next to the gradients that they are added to: one round of them with two replicas, two with
+    // more.
     ring = std::max(bucket, buckets * std::min<int64_t>(replicas - 1, 2) * (bucket / replicas));
   }
   return Bytes(std::max(copies, ring));

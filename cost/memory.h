@@ -1,6 +1,6 @@
 #pragma once
-// Peak memory of a plan: bytes that the stages' programs allocate (docs/semantics.md, section 5), not a process's
-// resident set.
+// Peak memory of a plan: bytes that the stages' programs allocate (docs/semantics.md, section 5), not the resident set
+// of a process.
 
 #include <algorithm>
 
@@ -9,22 +9,21 @@
 
 namespace graphpipe::cost {
 
-/// What crosses a stage's boundary: edges into it, edges out of it, and of those one for each value.
+/// What crosses a stage's boundary: edges into it, edges out of it, and among those one for each value.
 struct StageBoundary {
   std::vector<ir::EdgeId> in, out, distinct_out;
 };
 IdMap<ir::StageId, StageBoundary> boundaries(const ir::StageGraph& graph);
 
-/// Bytes of one item, on one replica: the formulas that the memory of a plan (below) and of a schedule
-/// (scheduler/memory/memory.h) are both made of. A boundary value that the stash holds too is counted as input or
-/// output.
+/// Bytes of one item, on one replica: the formulas on which both the memory of a plan (below) and of a schedule
+/// (scheduler/memory/memory.h) are based. A boundary value that is also in the stash is counted as input or output.
 struct ItemBytes {
-  Bytes stash;           // from the forward (where the stage recomputes, from R) to the input gradient
+  Bytes stash;           // from the forward (from R if the stage recomputes) to the input gradient
   Bytes kept;            // from the input gradient to the weight gradient
-  Bytes kept_gradients;  // the part of `kept` that the input gradient makes while the stash is still there
+  Bytes kept_gradients;  // the part of `kept` that the input gradient allocates while the stash is still held
   Bytes workspace;
   // From the forward, and from the input gradient, to the item's last action; what a stage of a chain passes on is
-  // counted where it comes in.
+  // counted where it enters.
   Bytes outputs;
   Bytes gradients_of_inputs;
 };
@@ -36,39 +35,39 @@ Bytes bytes_at(const ir::SampleFunction& price, Samples samples);
 struct MemoryParts {
   Bytes weights;    // with buffers
   Bytes gradients;  // one accumulator per trainable weight
-  Bytes optimizer;  // divided over the replicas where the state is sharded
+  Bytes optimizer;  // divided over the replicas if the state is sharded
   Bytes stash;      // activations of all items in flight, with their inputs and outputs
-  /// While an item runs: the largest extra of a node, the gradients that its weight gradient reads, and the stash of a
-  /// stage that recomputes.
+  /// While an item runs: the largest extra memory of a node, the gradients that its weight gradient reads, and the
+  /// stash of a stage that recomputes.
   Bytes working;
   /// One item of the gradient of each value that crosses the stage's boundary.
   Bytes boundary;
-  /// Beside the gradients while they are reduced, when no item is left: reduction_bytes.
+  /// In addition to the gradients while they are reduced, when no item is left: reduction_bytes.
   Bytes reduction;
   Bytes total() const { return weights + gradients + optimizer + std::max(stash + working + boundary, reduction); }
 };
 
-/// What each replica of a stage holds beside its gradients while they are reduced: the bucket that small gradients move
-/// into, or the chunks that come from its neighbour (runtime/collectives; those of float32 on hosts take none), then
-/// the copies of its shared weights that other stages have.
+/// What each replica of a stage holds in addition to its gradients while they are reduced: the bucket that small
+/// gradients are copied into, or the chunks that arrive from its neighbour (runtime/collectives; those of float32 on
+/// hosts take none), then the copies of its shared weights from other stages.
 Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 
 /// `in_flight`: samples between forward and backward in all replicas of the stage together.
 MemoryParts stage_memory(const ir::StageGraph& graph, ir::StageId stage, Samples in_flight);
 
-/// Bytes on one replica that neighbours send ahead under kFkB, beside stage_memory: at most what a producer has in
-/// flight lies here as inputs (the whole batch where no gradient holds the producer back), and at most what this stage
-/// has in flight as gradients; those of a single reader with micro-batches no larger than ours arrive as its own
-/// in-flight number lets them.
+/// Bytes on one replica that neighbours send ahead under kFkB, in addition to stage_memory: at most what a producer has
+/// in flight is buffered here as inputs (the whole batch if no gradient holds the producer back), and at most what this
+/// stage has in flight as gradients; those of a single reader with micro-batches no larger than ours arrive as its own
+/// in-flight number allows.
 Bytes ahead_memory(const ir::StageGraph& graph, ir::StageId stage, const IdMap<ir::StageId, Samples>& in_flight);
 
-/// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum
-/// over the stages that it holds of both of the above. Other policies may hold more: GPipe's has the batch in flight,
-/// and zero-bubble orders put weight gradients off.
+/// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum of
+/// both of the above over the stages that it holds. Other policies may hold more: GPipe's has the batch in flight, and
+/// zero-bubble orders delay weight gradients.
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                        const IdMap<ir::StageId, Samples>& in_flight);
 
-/// Bytes that the worst device lacks; zero or less where the plan fits.
+/// Bytes that the worst device lacks; zero or less if the plan fits.
 Bytes memory_shortfall(const ir::StageGraph& graph, const ir::Cluster& cluster,
                        const IdMap<ir::StageId, Samples>& in_flight);
 

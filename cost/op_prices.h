@@ -10,16 +10,17 @@
 
 namespace graphpipe::cost {
 
-/// What the device reaches in this kernel.
+/// The device's rate for this kernel.
 FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel);
 
-/// The slowest of the cluster's devices in each respect.
+/// A device that combines the lowest value of each property over the cluster's devices.
 ir::Device slowest_device(const ir::Cluster& cluster);
 
 /// 1, 2, 4, ... below the batch, and the batch.
 std::vector<int64_t> price_points(Samples batch);
 
-/// A table of the points, or the straight line that they all lie on. Needs: one point or more, by ascending samples.
+/// A table of the points, or the straight line through all of them. Needs: at least one point, in ascending order of
+/// samples.
 ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points);
 
 /// Bytes of a tensor as a function of the samples.
@@ -29,13 +30,13 @@ class OpPrices {
  public:
   OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request);
 
-  /// Seconds of one node by the roofline. Needs: the node's op has an entry.
+  /// Seconds of one node according to the roofline. Needs: the node's op has an entry.
   ir::SampleFunction analytic(ir::NodeId node) const;
 
   struct Measured {
     ir::SampleFunction forward, input_gradient, weight_gradient;
   };
-  /// What the profile says of a forward node with its backward; null where it does not know the node.
+  /// The profile's measurements of a forward node with its backward; null if it does not contain the node.
   const Measured* measured(ir::NodeId node) const;
 
  private:

@@ -146,7 +146,7 @@ class Pricer {
     if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
   }
 
-  /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; else 0.
+  /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; otherwise 0.
   Bytes looked_up_bytes(const ir::Param& param) const {
     Bytes bytes{};
     for (const NodeId id : graph_.node_ids()) {
@@ -210,7 +210,7 @@ class Pricer {
     for (PlanNodeId payer : nodes) {
       ir::PlanNode& pays = result_.nodes[payer];
       pays.forward += share(seconds->forward, parts);
-      // Nodes of one signature may differ in their backward: the first layer of a model has no input gradient.
+      // Nodes with one signature may differ in their backward: the first layer of a model has no input gradient.
       if (has_phase(id, Phase::kInputGradient)) pays.input_gradient += share(seconds->input_gradient, parts);
       if (has_phase(id, Phase::kWeightGradient)) pays.weight_gradient += share(seconds->weight_gradient, parts);
     }
@@ -286,7 +286,8 @@ class Pricer {
   }
 
   /// Sets the scopes of nodes that work on samples together, and colocates the nodes whose values add up to the loss,
-  /// because what they exchange has no batch axis. Errors (kUntrainable): a batch from which a node learns nothing.
+  /// because the values that they exchange have no batch axis. Errors (kUntrainable): a batch from which a node learns
+  /// nothing.
   Status set_scopes() {
     const SampleScopes scopes = sample_scopes(graph_, request_.scopes);
     Diagnostics problems;
@@ -310,8 +311,8 @@ class Pricer {
     return Ok{};
   }
 
-  /// One process has one copy of what a step updates in place, such as the statistics of a BatchNormalization that two
-  /// branches apply: its readers stay together.
+  /// State that a step updates in place exists once per process, such as the statistics of a BatchNormalization that
+  /// two branches apply: its readers stay together.
   void colocate_updates() {
     IdSet<ParamId> updated(graph_.param_count());
     for (const NodeId id : graph_.node_ids()) {
@@ -349,10 +350,10 @@ class Pricer {
   ir::PlanGraph result_;
 };
 
-/// Further kinds of devices have the costs of the slowest device.
+/// Further kinds of devices are assigned the costs of the slowest device.
 constexpr size_t kMaxKinds = 16;
 
-/// Where devices differ in speed, prices the graph once for each kind.
+/// If devices differ in speed, prices the graph once for each kind.
 Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request,
                  ir::PlanGraph& result) {
   std::vector<ir::Device> kinds;

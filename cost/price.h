@@ -1,10 +1,10 @@
 #pragma once
-// Operator graph -> plan graph: what each forward node costs, with the backward that serves it.
+// Operator graph -> plan graph: the cost of each forward node, together with the backward that serves it.
 //
 // Analytic cost of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
-// the constants of the slowest device of the cluster, and of each kind of device where they differ. It is evaluated at
-// 1, 2, 4, ... samples and at the batch, and interpolated between. A measured profile replaces it where one is given,
-// for all devices alike.
+// the constants of the slowest device of the cluster, and of each kind of device if they differ. It is evaluated at 1,
+// 2, 4, ... samples and at the batch, and interpolated in between. A measured profile replaces it if given, for all
+// devices alike.
 
 #include "cost/sample_scopes.h"
 #include "ir/cluster.h"
@@ -18,13 +18,13 @@ struct PriceRequest {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 SGD, 1 with momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
-  /// The optimizer changes of a table only the rows that were looked up.
+  /// Whether the optimizer only changes the rows of a table that were looked up.
   bool updates_rows = false;
   /// Measured seconds; null for analytic costs.
   const ir::Profile* profile = nullptr;
-  /// Which samples the nodes that work on several together get.
+  /// Which samples are seen by nodes that work on several together.
   ScopeChoice scopes;
-  /// Of every plan that is made of it: how its stages wait, and whether every micro-batch is one sample.
+  /// For every plan made from it: how its stages wait, and whether every micro-batch is one sample.
   ir::Execution execution = ir::Execution::kGraph;
   bool one_sample = false;
 };

@@ -59,7 +59,7 @@ class ScopeFinder {
       if (output.role == ir::OutputRole::kLoss &&
           (graph_.loss()->compares_samples || sum_[output.value] != SampleSum::kSum))
         adds_up_[output.value] = false;
-    // Readers come after what they read, so the walk meets them first.
+    // Readers come after what they read, so the reverse walk visits them first.
     for (size_t i = graph_.node_count(); i-- > 0;) {
       const ir::Node& node = graph_.node(NodeId(i));
       if (node.phase != ir::Phase::kForward) continue;

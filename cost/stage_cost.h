@@ -1,5 +1,5 @@
 #pragma once
-// What one stage costs: the conventions that planners, in-flight numbers, closed forms and bounds share.
+// The cost of one stage: the conventions that planners, in-flight numbers, closed forms and bounds share.
 //
 // Conventions (GraphPipe, equation 1, with overlap):
 // - One replica works on items of u samples: u = ceil(b / d) under split, b under round robin.
@@ -27,8 +27,8 @@ struct StageCost {
   double item() const { return forward + backward(); }
   /// Seconds that all messages of one item occupy their link, both directions, in and out.
   double messages = 0;
-  /// Seconds from the end of an item until its readers have all that it sends, and the same for the gradients that come
-  /// back: what a hop to any reader costs on the way down and on the way up.
+  /// Seconds from the end of an item until its readers have everything that it sends, and the same for the gradients
+  /// that come back: the cost of a hop to any reader on the way down and on the way up.
   double hop_down = 0, hop_up = 0;
   /// Seconds of the all-reduce of one step.
   double all_reduce = 0;

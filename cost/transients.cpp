@@ -43,7 +43,7 @@ class Sweep {
     const ops::NodeView view(graph_, graph_.node(id));
     const auto* entry = ops::find_op(graph_.node(id).op);
     std::vector<ir::SampleFunction::Point> points;
-    // Functions must not fall: where a kernel needs less for more samples, the largest need so far counts.
+    // The function must be monotone: if a kernel needs less for more samples, the largest need so far counts.
     double most = 0;
     for (const int64_t samples : price_points(batch_)) {
       most = std::max(most, ops::work_of(*entry, view, Samples(samples)).scratch);
