@@ -74,7 +74,7 @@ class Groups {
   const ir::PlanGraph& graph_;
   UnionFind<> sets_;
   IdMap<PlanNodeId, uint32_t> place_;
-  /// The colocated set of each node, and the pairs of sets that are connected by an edge between forward nodes.
+  /// The colocated set by position, and the pairs of sets that are connected by an edge between forward nodes.
   std::vector<uint32_t> class_of_;
   std::set<std::pair<uint32_t, uint32_t>> forward_;
 };
