@@ -1,6 +1,7 @@
 // NCCL between GPUs. Activations, gradients and the chunks of all-reduces travel here, from device memory to device
-// memory; all else (losses, norms, names) is small and takes a host transport beside it. All-reduces are the runtime's
-// own ring (collectives/ring_all_reduce.h), not NCCL's: its additions come in an order that the serial interpreter knows.
+// memory; all else (losses, norms, names) is small and uses a separate host transport. All-reduces are the runtime's
+// own ring (collectives/ring_all_reduce.h), not NCCL's: its additions come in an order that the serial interpreter
+// knows.
 //
 // Each channel has a communicator of two ranks and a stream of its own: a send kernel that waits for its receiver
 // blocks no other channel. Communicators are made in the order of the channels' keys, which is one order for all ranks.
