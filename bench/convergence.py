@@ -151,6 +151,16 @@ def measure(graphpipe: str, work: Workload, policies: dict, folder: pathlib.Path
     return curves
 
 
+def train(graphpipe: str, work: Workload, policies: dict, updates: int) -> dict:
+    """The losses of windows by policy and learning rate, over at least so many updates."""
+    samples = -(-updates * UPDATE // WINDOW) * WINDOW
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "data").mkdir()
+        work.write(folder / "data", samples)
+        return measure(graphpipe, work, policies, folder, folder / "data", samples)
+
+
 def shown(loss: float) -> str:
     return f"{loss:.4f}" if loss is not None and math.isfinite(loss) and loss < 1e4 else "diverged"
 
@@ -169,21 +179,29 @@ def updates_to(goal: float, curve: list) -> int | None:
     return next(((i + 1) * WINDOW // UPDATE for i, loss in enumerate(curve) if loss is not None and loss <= goal), None)
 
 
-def times(graphpipe: str, work: Workload, policies: dict, curves: dict) -> str:
-    """The learning rate at which a policy comes there first."""
-    lines = [f"| policy | ms of an update | updates to a loss of {work.goal} | at lr | s | of `kfkb`'s |", "|---|---|---|---|---|---|"]
-    first = None
+def times(graphpipe: str, work: Workload, policies: dict, curves: dict) -> list:
+    """Per policy the learning rate at which it comes to the goal first, after how many updates and seconds; None where it does not."""
+    rows = []
     for policy, flags in policies.items():
-        seconds = update_seconds(graphpipe, work, flags)
+        row = {"policy": policy, "update_seconds": update_seconds(graphpipe, work, flags), "loss": work.goal}
         reached = [(updates_to(work.goal, curves[policy, rate]), rate) for rate in work.rates]
-        updates, rate = min(((count, rate) for count, rate in reached if count), default=(None, None))
-        if updates is None:
-            lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | not reached | - | - | - |")
+        row["updates"], row["lr"] = min(((count, rate) for count, rate in reached if count), default=(None, None))
+        row["seconds"] = row["updates"] * row["update_seconds"] if row["updates"] else None
+        first = (rows or [row])[0]["seconds"]
+        row["of_first"] = row["seconds"] / first if row["seconds"] and first else None
+        rows.append(row)
+    return rows
+
+
+def table_of_times(work: Workload, rows: list) -> str:
+    lines = [f"| policy | ms of an update | updates to a loss of {work.goal} | at lr | s | of `kfkb`'s |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        head = f"| `{row['policy']}` | {1e3 * row['update_seconds']:.3f}"
+        if row["updates"] is None:
+            lines.append(f"{head} | not reached | - | - | - |")
             continue
-        if policy == next(iter(policies)):
-            first = updates * seconds
-        ratio = f"{updates * seconds / first:.2f}" if first else "-"
-        lines.append(f"| `{policy}` | {1e3 * seconds:.3f} | {updates} | {rate} | {updates * seconds:.3f} | {ratio} |")
+        ratio = f"{row['of_first']:.2f}" if row["of_first"] else "-"
+        lines.append(f"{head} | {row['updates']} | {row['lr']} | {row['seconds']:.3f} | {ratio} |")
     return "\n".join(lines)
 
 
@@ -241,16 +259,11 @@ def main() -> None:
     parser.add_argument("--replicated", action="store_true")
     arguments = parser.parse_args()
     policies = REPLICATED if arguments.replicated else POLICIES
-    samples = -(-arguments.updates * UPDATE // WINDOW) * WINDOW
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        (folder / "data").mkdir()
-        work = WORKLOADS[arguments.data]
-        work.write(folder / "data", samples)
-        curves = measure(arguments.graphpipe, work, policies, folder, folder / "data", samples)
-    last = samples // WINDOW - 1
+    work = WORKLOADS[arguments.data]
+    curves = train(arguments.graphpipe, work, policies, arguments.updates)
+    last = len(next(iter(curves.values()))) - 1
     print(table(work, policies, curves, sorted({0, last // 8, last // 4, last // 2, last})))
-    print(times(arguments.graphpipe, work, policies, curves))
+    print(table_of_times(work, times(arguments.graphpipe, work, policies, curves)))
     if not arguments.replicated:
         pathlib.Path(arguments.svg).write_text(drawing(work, curves))
 

@@ -27,7 +27,7 @@ struct ForcedReplicas {
   int replicas = 1;
 };
 
-/// A deviation of an original program from its own paper or from sense, by the name that the specification gives it.
+/// Where an original program deviates from its paper, or has an evident bug, by its name in docs/planners.md.
 struct Quirk {
   std::string_view name;
   std::string_view description;

@@ -48,10 +48,10 @@ std::string_view overlap_problem(const ir::Program& program, size_t position) {
   if (!action.overlaps_next) return {};
   if (action.op != ActionOp::kForward || position + 1 == program.actions.size())
     return "overlaps the next action without being a forward before a backward";
-  const ActionOp next = program.actions[position + 1].op;
-  return next == ActionOp::kBackward || next == ActionOp::kInputGradient
-             ? ""
-             : "overlaps the next action, which is no backward";
+  const Action& next = program.actions[position + 1];
+  if (next.op != ActionOp::kBackward && next.op != ActionOp::kInputGradient)
+    return "overlaps the next action, which is no backward";
+  return intersect(action.range, next.range).empty() ? "" : "overlaps a backward of the same samples, which needs it";
 }
 
 bool has_right_starts(const Schedule& schedule) {

@@ -46,6 +46,14 @@ const CLI::Validator kWhole64(
     },
     "0 to 2^64-1");
 
+// One of an enumeration's names, the first to that of `last`.
+template <typename Enum>
+CLI::IsMember member_of(std::string_view (*name)(Enum), Enum last) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) names.emplace_back(name(static_cast<Enum>(i)));
+  return CLI::IsMember(std::move(names));
+}
+
 template <typename Rows>
 CLI::Validator one_of(const Rows& rows) {
   std::vector<std::string> known;
@@ -95,7 +103,7 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
                  "does; file: as the model says. Without it train, and eval for --policy inference")
-      ->check(CLI::IsMember({"train", "eval", "file", "micro-batch"}));
+      ->check(member_of(ir::batch_norm_name, ir::BatchNormMode::kMicroBatch));
   app.add_option("--dropout", model.dropout, "whether Dropout is active")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("off");
@@ -114,7 +122,7 @@ void loss_flags(CLI::App& app, TrainingOptions& training) {
   app.add_option("--precision", training.precision,
                  "type of matrix products, convolutions and what follows them; weights, norms, softmax, losses and "
                  "reductions are float32 in all")
-      ->check(CLI::IsMember({"float32", "bf16", "fp16"}));
+      ->check(member_of(ir::precision_name, ir::Precision::kFloat16));
 }
 
 void training_flags(CLI::App& app, TrainingOptions& training) {
@@ -129,6 +137,15 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
 }
 
+CLI::Option* execute_flag(CLI::App& app, PlanOptions& plan) {
+  return app
+      .add_option(
+          "--execute", plan.execute,
+          "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
+          "it, and what skips stages passes through them, as sequential pipelines do")
+      ->check(member_of(ir::execution_name, ir::Execution::kChain));
+}
+
 // What every planner is asked, whichever is used.
 void problem_flags(CLI::App& app, PlanOptions& plan) {
   std::string presets;
@@ -139,15 +156,16 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->type_name(text(kFileType, "|NAME"));
   app.add_option("--devices", plan.devices, "this many devices: processes of this machine, or the first of the cluster")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  app.add_option("--memory", plan.memory, "bytes of each device, in place of what the machine or the profile has")
+      ->check(kAboveZero);
+  app.add_option("--bandwidth", plan.bandwidth,
+                 "bytes per second of the outermost links, those between machines, in place of what they have")
+      ->check(kAboveZero);
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
-  app.add_option("--execute", plan.execute,
-                 "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
-                 "it, and what skips stages passes through them, as sequential pipelines do")
-      ->check(CLI::IsMember({"graph", "chain"}))
-      ->default_str("graph");
+  execute_flag(app, plan)->default_str("graph");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);
@@ -198,10 +216,8 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
     return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
   };
-  add("--bandwidth", foreign.bandwidth, "bytes per second between devices")->check(kAboveZero);
   add("--topology", foreign.topology, "levels of the machine, innermost first: COUNT@BYTES_PER_SECOND,...");
   add("--compat", foreign.compat, "quirks of the original program to reproduce: all, or names such as PD2,PD4");
-  add("--memory", foreign.memory, "bytes of a device")->check(kAboveZero);
   add("--micro-batches", foreign.micro_batches, "micro-batches of a step")->check(kOneOrMore);
   add("--machines", foreign.machines, "devices up to the end of each machine: 8,16");
   add("--cpus", foreign.cpus, "CPUs that take layers too")->check(CLI::Range(int64_t{0}, int64_t{4096}));
@@ -319,6 +335,7 @@ void simulate_flags(CLI::App& app, Options& options) {
   trusted_root_flag(app, options.model);
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
+  execute_flag(app, options.plan)->default_str("as the plan says");
   app.add_option("--executed", options.executed,
                  "with --format trace: a trace of `run` to put beside the simulated one")
       ->type_name(kFileType);
@@ -445,6 +462,9 @@ void sweep_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.output, "folder for the results; those that it has are kept")->required();
   app.add_option("--jobs", options.jobs, "plans that are made at a time (as many as the machine has cores)")
       ->check(CLI::Range(1, 1024));
+  app.add_option(
+      "--plot", options.plot,
+      "X,Y or X,Y,LINE: what plot.svg draws, two axes and a column of the table, in place of the file's [plot]");
   output_flags(app, options);
 }
 

@@ -61,17 +61,18 @@ struct PlanOptions {
   std::string profile;
   bool shard_optimizer = false;
   double time_limit = 0;  // seconds; 0: none
+  /// Bytes of a device, and bytes per second between machines, in place of what the machine, or a profile of another
+  /// project, has; 0: as it has them.
+  double memory = 0, bandwidth = 0;
 };
 
 /// How a profile of another project is planned (plan --profile-format).
 struct ForeignOptions {
   std::string format = "graphpipe";  // our own profile of an ONNX model
-  double bandwidth = 0;              // bytes per second; 0: what the file says, or 1e9
   std::string topology;              // COUNT@BANDWIDTH,... innermost first
   std::string compat;                // quirks of the originals: all, or names
   bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
   bool non_contiguous = false;
-  double memory = 0;          // bytes of a device; 0: what the file says, or no limit
   int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
   std::string machines;       // devices up to the end of each machine
   int64_t cpus = -1;          // -1: what the file says
@@ -112,7 +113,8 @@ struct Options {
   std::string keep;                 // folder of a program that is made on the way, to be kept
   std::string planners, policies;   // comma-separated names to compare
   std::string format = "text";
-  int jobs = 0;  // of sweep, at a time; 0: as many as cores
+  int jobs = 0;      // of sweep, at a time; 0: as many as cores
+  std::string plot;  // of sweep: X,Y or X,Y,LINE
   /// Of run: pauses instead of compute, times multiplied, the part of the bytes that is sent; 0: chosen.
   bool pace = false;
   double pace_scale = 0, pace_bytes = 0;

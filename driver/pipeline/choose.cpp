@@ -7,6 +7,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/yardstick.h"
+#include "driver/report/search_line.h"
 #include "partitioner/auto/planner.h"
 #include "partitioner/baselines/shaped_split.h"
 #include "partitioner/several_searches.h"
@@ -155,7 +156,8 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
   return Ok{};
 }
 
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster) {
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                                 SearchLine* line) {
   const Stopwatch watch;
   partitioner::PlanRequest request;
   request.graph = &priced;
@@ -169,8 +171,10 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool take_turns = policy != nullptr && policy->takes_turns;
   request.evaluate = [&](const ir::Assignment& assignment) {
-    return step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated,
-                   options.order.drain_every);
+    const double step = step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated,
+                                options.order.drain_every);
+    if (line != nullptr) line->timed(step);
+    return step;
   };
   request.refusal = [&](const ir::Assignment& assignment) {
     return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), options.order.drain_every);

@@ -9,6 +9,8 @@
 
 namespace graphpipe::driver {
 
+class SearchLine;
+
 /// How the flags ask the scheduler to build.
 scheduler::BuildOptions build_options(const std::string& policy, const ir::PlanGraph& priced,
                                       const OrderOptions& order = {});
@@ -33,7 +35,8 @@ struct Choice {
 Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request);
 
 /// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidate.
-/// Errors: kUsage for flags that do not parse; those of the planner.
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster);
+/// `line`, which may be null, hears of each plan. Errors: kUsage for flags that do not parse; those of the planner.
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                                 SearchLine* line = nullptr);
 
 }  // namespace graphpipe::driver

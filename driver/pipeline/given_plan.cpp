@@ -43,14 +43,6 @@ Status check_order_flags(const ir::Plan& given, const Options& options) {
   return Ok{};
 }
 
-// The same cut executed in another way is ordered anew, by the plan's own policy where no flag names another.
-void take_execution(ir::Plan& given, const Options& options) {
-  const std::optional<ir::Execution> wanted = ir::execution_of_name(options.plan.execute);
-  if (!wanted || *wanted == given.execution) return;
-  given.execution = *wanted;
-  given.schedule.reset();
-}
-
 }  // namespace
 
 Diagnostic other_profile(const std::string& path) {
@@ -96,13 +88,20 @@ Diagnostics of_file(Diagnostics problems, const std::string& path) {
   return problems;
 }
 
+void execute_as(ir::Plan& given, std::string_view execution) {
+  const std::optional<ir::Execution> wanted = ir::execution_of_name(execution);
+  if (!wanted || *wanted == given.execution) return;
+  given.execution = *wanted;
+  given.schedule.reset();
+}
+
 Result<GivenPlan> GivenPlan::read(const Options& options) {
   GivenPlan given;
   if (options.plan.plan.empty()) return given;
   given.path_ = plan_file_of(options.plan.plan);
   GP_TRY(given.plan_, files::read_plan(given.path_));
   GP_TRY_VOID(check_policy(*given.plan_, given.path_));
-  take_execution(*given.plan_, options);
+  execute_as(*given.plan_, options.plan.execute);
   if (!options.plan.order.file.empty()) given.plan_->schedule.reset();
   return given;
 }

@@ -2,6 +2,7 @@
 // A plan file where a plan is asked for (--plan FILE): what it decides, and what it says where no flag does.
 
 #include <optional>
+#include <string_view>
 
 #include "driver/pipeline/pipeline.h"
 
@@ -19,6 +20,10 @@ Diagnostics of_file(Diagnostics problems, const std::string& path);
 /// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads:
 /// kBadPlan.
 Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
+
+/// The same cut executed as "graph" or "chain", in place of what the plan says: then it is ordered anew, by its own
+/// policy where no flag names another. "" changes nothing.
+void execute_as(ir::Plan& plan, std::string_view execution);
 
 class GivenPlan {
  public:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -20,6 +21,7 @@ namespace {
 using ir::DeviceId;
 
 constexpr const char* kConstantsName = "default";
+constexpr double kMaxMemory = 1e15, kMaxBandwidth = 1e24;  // of what a cluster file may say
 
 std::string rates_text(const ir::Cluster& cluster) {
   const ir::Device& device = cluster.devices[DeviceId(0u)];
@@ -121,6 +123,8 @@ Machine this_machine(const ir::Cluster& calibration, const Options& options, std
   const int64_t used = static_cast<int64_t>(machine.cluster.devices.size()) * options.training.threads;
   machine.sentence = count_text(machine.cluster.devices.size(), "process", "processes") + " of this machine";
   if (used > machine.cores) machine.sentence += text(" on ", count_text(machine.cores, "core", "cores"));
+  if (used < machine.cores)
+    machine.sentence += text(" on ", used, " of its ", machine.cores, " cores, more with --devices or --threads");
   machine.sentence += text(" (", how, ": ", rates_text(machine.cluster), ")");
   return machine;
 }
@@ -170,6 +174,22 @@ Result<Machine> find_machine(const Options& options) {
   Machine machine = this_machine(calibration->cluster, options, "calibrated");
   machine.notes = std::move(calibration->notes);
   return machine;
+}
+
+Status check_machine_flags(const PlanOptions& options) {
+  if (options.memory > 0 && (options.memory < 1 || options.memory > kMaxMemory))
+    return usage("--memory", text("a device has from 1 to ", kMaxMemory, " bytes"), "leave it out for what it has");
+  if (options.bandwidth > kMaxBandwidth)
+    return usage("--bandwidth", text("a link carries at most ", kMaxBandwidth, " bytes per second"),
+                 "leave it out for what it carries");
+  return Ok{};
+}
+
+ir::Cluster as_asked(ir::Cluster cluster, const PlanOptions& options) {
+  if (options.memory > 0)
+    for (ir::Device& device : cluster.devices) device.memory = Bytes(std::llround(options.memory));
+  if (options.bandwidth > 0) cluster.levels.back().bandwidth = BytesPerSecond(options.bandwidth);
+  return cluster;
 }
 
 Machine machine_of_plan(const ir::Cluster& cluster) {

@@ -32,6 +32,10 @@ struct Machine {
 /// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has, and for a name
 /// that is neither a preset's nor a file's.
 Result<Machine> find_machine(const Options& options);
+/// What `--memory` and `--bandwidth` may say. Errors: kUsage.
+Status check_machine_flags(const PlanOptions& options);
+/// The cluster with what they say. Needs: check_machine_flags() has passed.
+ir::Cluster as_asked(ir::Cluster cluster, const PlanOptions& options);
 /// The machines of a plan file.
 Machine machine_of_plan(const ir::Cluster& cluster);
 

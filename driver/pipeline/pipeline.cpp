@@ -20,6 +20,7 @@
 #include "driver/pipeline/scope_notes.h"
 #include "driver/pipeline/stage_modules.h"
 #include "driver/pipeline/yardstick.h"
+#include "driver/report/search_line.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
@@ -96,7 +97,7 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   GP_TRY(plan.spec, model_spec(options));
   plan.spec.path = ModelText(fs::absolute(options.model.model).string());
   plan.batch = Samples(options.training.batch);
-  if (options.plan.execute == "chain") plan.execution = ir::Execution::kChain;
+  plan.execution = ir::execution_of_name(options.plan.execute).value_or(ir::Execution::kGraph);
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
   plan.planner = options.plan.planner;
@@ -106,6 +107,8 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
     GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
   }
   GP_TRY_VOID(add_profile(plan, options.plan.profile));
+  GP_TRY_VOID(check_machine_flags(options.plan));
+  plan.cluster = as_asked(std::move(plan.cluster), options.plan);
   return plan;
 }
 
@@ -273,12 +276,17 @@ ir::Cluster with_memory(ir::Cluster cluster, double times) {
   return cluster;
 }
 
-// `watch`: since the first search began.
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Stopwatch& watch) {
+/// What the searches of one plan have in common: how long they may take together, and who hears of them.
+struct Search {
+  Stopwatch watch;
+  SearchLine& line;
+};
+
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
-  if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - watch.seconds());
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster));
+  if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, &search.line));
   pipeline.plan.assignment = std::move(choice.assignment);
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
@@ -304,11 +312,11 @@ bool is_short_of_memory(const Pipeline& pipeline) {
 
 // Searches once more where devices have more memory, from the plan as it was asked for: the search may have passed over
 // faster plans that fit. Keeps the plan that it finds where that fits and is faster.
-Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, const Stopwatch& watch) {
+Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, const Search& search) {
   const double step = pipeline.built.step_seconds();
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
   const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
-  const Status found = plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack), watch);
+  const Status found = plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack), search);
   if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
   if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
@@ -317,21 +325,21 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   return derive(pipeline);
 }
 
-Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options) {
+Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, SearchLine& line) {
   const auto lacks_memory = [](const Status& status) {
     return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
   };
   const ir::Plan asked = pipeline.plan;
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
-  const Stopwatch watch;
-  const Status first = plan_for(pipeline, options, asked.cluster, watch);
+  const Search search{.watch = {}, .line = line};
+  const Status first = plan_for(pipeline, options, asked.cluster, search);
   if (first.ok() && pipeline.complete && is_short_of_memory(pipeline))
-    return search_beyond_bounds(pipeline, options, asked, watch);
+    return search_beyond_bounds(pipeline, options, asked, search);
   if (!lacks_memory(first)) return first;
   for (const double slack : {kUsualSlack, kLargestSlack}) {
     pipeline.plan = asked;
-    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack), watch);
+    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack), search);
         !lacks_memory(found))
       return found;
   }
@@ -349,7 +357,8 @@ Result<Pipeline> make_pipeline(const Options& asked) {
     GP_TRY_VOID(given.named(given.use(pipeline, options)));
     GP_TRY_VOID(given.named(derive(pipeline)));
   } else {
-    GP_TRY_VOID(plan_within_memory(pipeline, options.plan));
+    SearchLine line(options);
+    GP_TRY_VOID(plan_within_memory(pipeline, options.plan, line));
     note_idle_devices(pipeline);
   }
   GP_TRY(pipeline.modules, stage_modules(pipeline));
@@ -359,7 +368,7 @@ Result<Pipeline> make_pipeline(const Options& asked) {
   return pipeline;
 }
 
-Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root) {
+Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root, std::string_view execution) {
   Pipeline pipeline;
   GP_TRY(pipeline.plan, files::read_plan(plan_file_of(path)));
   ir::Plan& plan = pipeline.plan;
@@ -378,6 +387,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                           "--profile-format that it was made with, or with the model"};
   }
   GP_TRY_VOID(check_policy(plan, path));
+  execute_as(plan, execution);
   const std::string folder = fs::path(plan_file_of(path)).parent_path().string();
   plan.spec.path = ModelText(linked_file(folder, plan.spec.path.raw()));
   plan.spec.trusted_root = ModelText(trusted_root);

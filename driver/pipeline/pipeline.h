@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/cli/options.h"
@@ -64,9 +65,11 @@ Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines
 Result<Pipeline> make_pipeline(const Options& options);
 
 /// Reads a plan file (or the plan in a folder) and derives everything again. Plan files come from anywhere, so they
-/// cannot say what a model may read: `trusted_root` is what the user says now, as ModelSpec has it.
-/// Errors: also kBadPlan where the model is no longer the one that the plan was made for.
-Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root);
+/// cannot say what a model may read: `trusted_root` is what the user says now, as ModelSpec has it. `execution`: how
+/// the stages are executed instead (execute_as()), or "". Errors: also kBadPlan where the model is no longer the one
+/// that the plan was made for.
+Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root,
+                               std::string_view execution = "");
 
 /// Adds all that follows from the plan and the model that stand in `pipeline`: stages, order, bounds, all of it
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.

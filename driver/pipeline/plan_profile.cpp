@@ -98,7 +98,8 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   GP_TRY(const ir::Plan manual, files::read_plan(options_.plan.plan));
   GP_TRY_VOID(check_labels(manual, profile_.graph));
-  if (manual.execution != profile_.graph.execution)
+  // With the flag the same cut is executed in another way.
+  if (options_.plan.execute.empty() && manual.execution != profile_.graph.execution)
     return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
                  text("add --execute ", ir::execution_name(manual.execution)));
   request.manual = &manual.assignment;

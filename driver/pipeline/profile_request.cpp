@@ -5,6 +5,7 @@
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/machine.h"
 #include "driver/pipeline/plan_profile.h"
 #include "files/profile_formats.h"
 #include "support/check.h"
@@ -110,6 +111,9 @@ Status ProfileProblem::take_machine() {
   }
   std::vector<ir::LinkLevel> levels;
   if (!foreign.topology.empty()) {
+    if (options_.plan.bandwidth > 0)
+      return usage("--bandwidth", "--topology says how much each level of the machine carries",
+                   "leave one of the two out");
     GP_TRY(levels, parse_topology(foreign.topology));
     devices_ = levels.back().group;
     if (options_.plan.devices > 0 && options_.plan.devices != devices_)
@@ -117,7 +121,7 @@ Status ProfileProblem::take_machine() {
                    text("it has ", devices_, " devices, --devices says ", options_.plan.devices),
                    "leave one of the two out");
   } else {
-    const double bandwidth = foreign.bandwidth > 0 ? foreign.bandwidth : file.bandwidth.value_or(1e9);
+    const double bandwidth = options_.plan.bandwidth > 0 ? options_.plan.bandwidth : file.bandwidth.value_or(1e9);
     if (!(bandwidth > 0) || !std::isfinite(bandwidth))
       return Diagnostic{.code = Code::kMalformedFile,
                         .origin = ModelText(options_.plan.profile),
@@ -144,9 +148,8 @@ Status ProfileProblem::take_machine() {
                    : foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
                                        : std::clamp(file.cpus.value_or(0), 0, kMaxDevices);
   double memory = kInfinity;
-  if (foreign.memory > kMaxMemoryOfFile)
-    return usage("--memory", text("a device has at most ", kMaxMemoryOfFile, " bytes"), "leave it out for no limit");
-  if (foreign.memory > 0) memory = foreign.memory;
+  GP_TRY_VOID(check_machine_flags(options_.plan));
+  if (options_.plan.memory > 0) memory = options_.plan.memory;
   else if (file.memory.value_or(0) > 0) memory = *file.memory;
   request_.limit_memory = std::isfinite(memory);
 
@@ -260,7 +263,7 @@ Result<std::unique_ptr<ProfileProblem>> ProfileProblem::read(const Options& opti
   std::unique_ptr<ProfileProblem> problem(new ProfileProblem(options));
   GP_TRY(problem->profile_, read_profile_file(options));
   GP_TRY_VOID(refuse_flags_of_models(options));
-  if (options.plan.execute == "chain") problem->profile_.graph.execution = ir::Execution::kChain;
+  problem->profile_.graph.execution = ir::execution_of_name(options.plan.execute).value_or(ir::Execution::kGraph);
   GP_TRY_VOID(problem->take_machine());
   GP_TRY_VOID(problem->take_request());
   problem->folded_ = cost::fold_backward(problem->profile_.graph);

@@ -9,6 +9,8 @@
 #include "driver/cli/manual.h"
 #include "driver/cli/suggestion.h"
 #include "driver/cli/toml_file.h"
+#include "driver/cli/usage.h"
+#include "support/text.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::driver {
@@ -26,6 +28,26 @@ std::map<std::string, bool> plan_words() {
   return words;
 }
 
+struct PlotProblem {
+  std::string message, hint;
+};
+
+std::vector<PlotProblem> plot_problems(const Sweep& sweep) {
+  std::vector<PlotProblem> problems;
+  const SweepPlot& plot = sweep.plot;
+  for (const std::string* name : {&plot.x, &plot.line})
+    if (std::ranges::find(sweep.axes, *name, &SweepAxis::name) == sweep.axes.end() &&
+        !(name->empty() && name == &plot.line))
+      problems.push_back(
+          {text("the plot's ", name == &plot.x ? "x" : "line", " is no axis of the sweep: ", quoted(ModelText(*name))),
+           "name one of those below [axes]"});
+  const std::vector<std::string> columns = sweep_columns();
+  if (std::ranges::find(columns, plot.y) == columns.end())
+    problems.push_back({text("the plot's y is no column of numbers: ", quoted(ModelText(plot.y))),
+                        "take simulated_step, or another column of table.csv"});
+  return problems;
+}
+
 class SweepReader {
  public:
   explicit SweepReader(const std::string& path) : path_(path) {}
@@ -35,7 +57,7 @@ class SweepReader {
     size_t cells = 1;
     for (const SweepAxis& axis : sweep_.axes) cells = std::min(cells * axis.values.size(), kMaxSweepCells + 1);
     if (cells > kMaxSweepCells) add(1, text("these are more than ", kMaxSweepCells, " plans"), "leave values out");
-    if (!has("model"))
+    if (!has("model") && !has("profile-format"))
       add(1, "no model is named", "write model = \"model.onnx\" below [flags], or a list below [axes]");
     check_plot();
     if (!problems_.empty()) return problems_;
@@ -127,19 +149,8 @@ class SweepReader {
 
   void check_plot() {
     if (plot_line_ == 0) return;
-    const auto is_axis = [&](const std::string& name) {
-      return std::ranges::any_of(sweep_.axes, [&](const SweepAxis& axis) { return axis.name == name; });
-    };
-    for (const std::string* name : {&sweep_.plot.x, &sweep_.plot.line})
-      if (!is_axis(*name) && !(name->empty() && name == &sweep_.plot.line))
-        add(plot_line_,
-            text("the plot's ", name == &sweep_.plot.x ? "x" : "line",
-                 " is no axis of the sweep: ", quoted(ModelText(*name))),
-            "name one of those below [axes]");
-    const std::vector<std::string> columns = sweep_columns();
-    if (std::ranges::find(columns, sweep_.plot.y) == columns.end())
-      add(plot_line_, text("the plot's y is no column of numbers: ", quoted(ModelText(sweep_.plot.y))),
-          "take simulated_step, or another column of table.csv");
+    for (PlotProblem& problem : plot_problems(sweep_))
+      add(plot_line_, std::move(problem.message), std::move(problem.hint));
   }
 
   const std::string& path_;
@@ -154,6 +165,17 @@ class SweepReader {
 Result<Sweep> read_sweep(const std::string& path) {
   GP_TRY(const TomlNode file, read_toml(path));
   return SweepReader(path).read(file);
+}
+
+Status plot_as_asked(const std::string& words, Sweep& sweep) {
+  const std::vector<std::string_view> names = split(words, ",");
+  if (names.size() < 2 || names.size() > 3)
+    return usage("--plot " + words, "it takes two names or three", "for example --plot devices,simulated_step,planner");
+  sweep.plot = {.x = std::string(names[0]), .y = std::string(names[1]), .line = ""};
+  if (names.size() == 3) sweep.plot.line = names[2];
+  for (const PlotProblem& problem : plot_problems(sweep))
+    return usage("--plot " + words, problem.message, problem.hint);
+  return Ok{};
 }
 
 std::vector<std::string> sweep_columns() {

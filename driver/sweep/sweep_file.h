@@ -45,6 +45,9 @@ inline constexpr size_t kMaxSweepCells = 100'000;
 /// or that stand twice, for other values, and for more than kMaxSweepCells plans.
 Result<Sweep> read_sweep(const std::string& path);
 
+/// What `--plot X,Y[,LINE]` draws of the sweep, in place of what its file says. Errors: kUsage.
+Status plot_as_asked(const std::string& words, Sweep& sweep);
+
 /// The columns that a plot may show.
 std::vector<std::string> sweep_columns();
 

@@ -92,7 +92,8 @@ int run_simulate(const Options& options) {
     return report_problems(options, "simulate",
                            {usage("--format " + options.format, "with --json the picture would be drawn nowhere",
                                   "name a file for it with -o, or leave one of them out")});
-  const Result<Pipeline> pipeline = with_places(load_pipeline(options.input, options.model.trusted_root));
+  const Result<Pipeline> pipeline =
+      with_places(load_pipeline(options.input, options.model.trusted_root, options.plan.execute));
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
   if (const Status spared = check_output(options, pipeline->model.imported.files); !spared)
     return report_problems(options, "simulate", spared.problems());

@@ -70,7 +70,8 @@ Status check_endings(const std::vector<SweepCell>& cells, const std::map<std::st
 }
 
 Result<Swept> sweep_into(const Options& options) {
-  GP_TRY(const Sweep sweep, read_sweep(options.input));
+  GP_TRY(Sweep sweep, read_sweep(options.input));
+  if (!options.plot.empty()) GP_TRY_VOID(plot_as_asked(options.plot, sweep));
   GP_TRY(std::vector<SweepCell> cells, cells_of(sweep));
   GP_TRY(const FolderLock lock, FolderLock::take(options.output));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));

@@ -43,6 +43,7 @@ class EachSize {
       whole_.go_on(before);
       if (whole_.best() && work_of(whole_.request()) <= kMaxWorkOfOddSizes) beside_the_best();
     }
+    if (whole_.best() && !whole_.request().stages) with_stages_fixed();
     return whole_.answer();
   }
 
@@ -137,6 +138,20 @@ class EachSize {
     const size_t first = searches_.size();
     begin(sizes);
     go_on(first);
+  }
+
+  /// What a request for as many stages as the best plan has finds, on smaller graphs also for one more and one less:
+  /// sizes that look far behind with a free number of stages need not be with this one.
+  void with_stages_fixed() {
+    const int best = whole_.stages();
+    std::vector<int> numbers{best};
+    if (is_small_) numbers.insert(numbers.end(), {best - 1, best + 1});
+    for (const int stages : numbers) {
+      if (work_of(whole_.request()) > kMaxWorkOfOddSizes || stages < 1 || stages > whole_.max_stages()) continue;
+      PlanRequest narrow = whole_.narrower();
+      narrow.stages = stages;
+      if (Result<PlanAnswer> answer = EachSize(narrow).run(); answer.ok()) whole_.add(std::move(*answer));
+    }
   }
 
   NarrowedSearch whole_;

@@ -46,9 +46,10 @@ class NarrowedSearch {
   void go_on(double known);
   /// What was found, with the bounds of the whole request, or why there is nothing.
   Result<PlanAnswer> answer();
+  /// No plan has more.
+  int max_stages() const;
 
  private:
-  int max_stages() const;
   double search_stages(int stages);
   void each_number_of_stages();
   void search_stages_beyond(int known, int direction);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "scheduler/action_problem.h"
 #include "scheduler/lowering/assign_slots.h"
 #include "scheduler/lowering/finish_step.h"
 #include "scheduler/lowering/updates.h"
+#include "support/union_find.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -23,7 +25,7 @@ Status check_places(const StageGraph& graph, const Schedule& schedule) {
       const Action& action = program.actions[i];
       if (const std::string_view what = overlap_problem(program, i); !what.empty())
         return bad_schedule(text("device ", program.device, ": ", ir::print_action(action), " ", what),
-                            "overlap a forward with the backward right behind it");
+                            "overlap a forward with the backward of other samples right behind it");
       const auto stage = static_cast<size_t>(action.stage);
       const bool exists = action.stage >= 0 && stage < graph.stages.size() && action.replica >= 0 &&
                           static_cast<size_t>(action.replica) < graph.stages[StageId(stage)].choice.devices.size();
@@ -251,26 +253,22 @@ class Placer {
 }  // namespace
 
 IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
-  IdMap<StageId, int> group(graph.stages.size(), -1);
-  for (const StageId stage : graph.stage_ids()) {
-    const ir::Stage& s = graph.stages[stage];
-    if (s.is_trained() && s.choice.devices.size() > 1) group[stage] = static_cast<int>(stage.index());
-  }
-  const auto trains = [&](StageId stage) { return graph.stages[stage].is_trained(); };
-  // Lowering ids until nothing changes joins the sets; ids only fall, so it ends.
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const ir::SharedWeights& shared : graph.shared) {
-      int lowest = static_cast<int>(graph.stages.size());
-      for (const StageId stage : shared.stages)
-        if (trains(stage)) lowest = std::min(lowest, group[stage] < 0 ? static_cast<int>(stage.index()) : group[stage]);
-      for (const StageId stage : shared.stages)
-        if (trains(stage) && group[stage] != lowest) {
-          group[stage] = lowest;
-          changed = true;
-        }
+  std::vector<bool> reduces(graph.stages.size(), false);
+  for (const StageId stage : graph.stage_ids())
+    reduces[stage.index()] = graph.stages[stage].is_trained() && graph.stages[stage].choice.devices.size() > 1;
+  UnionFind<size_t> joined(graph.stages.size());
+  for (const ir::SharedWeights& shared : graph.shared) {
+    std::optional<StageId> first;
+    for (const StageId stage : shared.stages) {
+      if (!graph.stages[stage].is_trained()) continue;
+      reduces[stage.index()] = true;
+      if (first) joined.join(first->index(), stage.index());
+      else first = stage;
     }
   }
+  IdMap<StageId, int> group(graph.stages.size(), -1);
+  for (const StageId stage : graph.stage_ids())
+    if (reduces[stage.index()]) group[stage] = static_cast<int>(joined.find(stage.index()));
   return group;
 }
 

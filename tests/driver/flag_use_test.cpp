@@ -101,7 +101,7 @@ TEST_CASE("flags that other flags make useless are refused with the reason") {
                          {with({"--order", "x.csv", "--update", "4"}), "--update"},
                          {with({"--order", "x.csv", "--drain-every", "4"}), "--drain-every"},
                          {with({"--policy", "gpipe", "--backward", "lifo"}), "--backward"},
-                         {{"plan", model, "--profile-format", "graphpipe", "--bandwidth", "1e9"}, "--bandwidth"},
+                         {{"plan", model, "--profile-format", "graphpipe", "--topology", "2@1e9"}, "--topology"},
                          {{"plan", model, "--policy", "inference", "--optimizer", "adamw"}, "--optimizer"},
                          {{"inspect", model, "--dropout", "on"}, "--dropout"},
                          {{"plan", model, "--loss", "bce:logit,click", "--batchnorm", "eval"}, "--batchnorm"},

@@ -124,6 +124,14 @@ TEST_CASE("what decisions are worth is the simulated step with each one taken ba
                "3", "--batch", "8", "--policy", "inference", "-o", chain, "-q"})
               .code == 0);
   CHECK(holds(page, percent_more(chain, plan)));
+  const auto step = [](const std::string& of, const std::string& execution) {
+    const Answer answer = ask({"simulate", of, "--execute", execution, "--json"});
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == 0);
+    return answer.object()["simulated_step"].get<double>();
+  };
+  for (const char* execution : {"graph", "chain"}) CHECK(step(plan, execution) == step(chain, execution));
+  CHECK(step(plan, "chain") > step(plan, "graph"));
 }
 
 TEST_CASE("what a policy is worth is what the same stages take under another") {

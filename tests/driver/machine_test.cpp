@@ -43,6 +43,7 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   CHECK(first->cluster.link(ir::DeviceId(0u), ir::DeviceId(3u)).latency.count == 12e-6);
   CHECK(first->cluster.runtime.update_byte == 2e-11);
   CHECK(first->cores >= 1);
+  CHECK(holds(first->sentence, "more with --devices or --threads") == (first->cores > 4));
   CHECK(runtime.starts() == 1);
   const Result<Machine> again = find_machine(with_devices(4));
   REQUIRE(again.ok());

@@ -288,6 +288,12 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
     for (size_t s = 0; s < read.object["stages"].size(); ++s)
       for (const char* field : {"nodes", "devices", "micro_batch"})
         CHECK(read.object["stages"][s][field] == written.object["stages"][s][field]);
+    // The same cut as a chain, asked for as the file says it or not.
+    std::vector<std::string> in_line = reading;
+    in_line.insert(in_line.end(), {"--execute", "chain"});
+    const auto chain = file.plan(in_line);
+    REQUIRE(chain.code == 0);
+    CHECK(chain.object["simulated_step"].get<double>() >= read.object["simulated_step"].get<double>() * (1 - 1e-9));
   }
   fs::remove(plan);
 }

@@ -7,6 +7,9 @@
 #include <random>
 #include <sstream>
 
+#include "driver/report/search_line.h"
+#include "support/units.h"
+
 using namespace graphpipe;
 using namespace graphpipe::driver;
 
@@ -81,4 +84,10 @@ TEST_CASE("a column has one unit, in which its smallest number is at least one")
   CHECK(bytes.heading("peak") == "peak, KiB");
   CHECK(bytes.cell(2048 + 512) == "2.50");
   CHECK(Column(seconds_units(), {}).cell(0) == "-");
+}
+
+TEST_CASE("a search that takes long says for how long, and what it has found") {
+  CHECK(search_words(2.2, 0, kInfinity) == "2 s; Ctrl-C ends the search");
+  CHECK(search_words(12, 1, kInfinity) == "12 s, 1 plan timed; Ctrl-C ends the search");
+  CHECK(search_words(12, 143, 0.0772) == "12 s, 143 plans timed, best step 77.2 ms; Ctrl-C ends the search");
 }

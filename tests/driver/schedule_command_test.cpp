@@ -137,6 +137,10 @@ TEST_CASE("a wrong schedule ends with 1 and the first offending action") {
   const Answer pair = check("0F0,0F1,(0F1;0B0)OVERLAP_F_B,0B1\n1F0,1B0,1F1,1B1\n");
   CHECK(pair.code == wire::kExitCheckFailed);
   CHECK(pair.object()["action"] == "(0F1;0B0)OVERLAP_F_B");
+  const Answer same_samples = check("0F0,0F1,0B0,0B1\n(1F0;1B0)OVERLAP_F_B,1F1,1B1\n");
+  CHECK(same_samples.code == wire::kExitCheckFailed);
+  CHECK(same_samples.object()["action"] == "(1F0;1B0)OVERLAP_F_B");
+  CHECK(same_samples.err.find("overlaps a backward of the same samples") != std::string::npos);
   const Answer missing = check("0F0,0F1,0B0,0B1\n1F0,1B0\n");
   CHECK(missing.code == wire::kExitCheckFailed);
   CHECK(missing.object()["rank"] == 1);

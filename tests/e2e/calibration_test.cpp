@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "driver/launch/process.h"
 #include "tests/e2e/pipeline_run.h"
@@ -40,4 +44,40 @@ TEST_CASE("this machine is measured once: the second plan has the same numbers, 
   CHECK(read_text(folder / "first.json") == read_text(folder / "second.json"));
   const std::string answer = graphpipe_output({"simulate", (folder / "first.json").string(), "--json"});
   CHECK_FALSE(nlohmann::json::parse(answer).contains("machine"));
+}
+
+TEST_CASE("a profile has each operator at each number of samples, and plans are priced by its curve") {
+  const fs::path folder = work_folder("profile");
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const Reference reference = read_reference("dlrm");
+  const std::string file = folder / "profile.json", model = reference.folder + "/model.onnx";
+  graphpipe_output({"profile", model, "--loss", reference.loss, "--batch", "8", "--steps", "3", "-o", file, "-q"});
+  nlohmann::json profile = nlohmann::json::parse(read_text(file));
+  std::map<std::string, std::set<int>> sizes;
+  for (const nlohmann::json& row : profile["operators"]) {
+    sizes[row["signature"]].insert(row["samples"].get<int>());
+    CHECK(row["forward_seconds"].get<double>() >= 0);
+  }
+  CHECK(sizes.size() > 5);
+  for (const auto& [signature, measured] : sizes) CHECK(measured == std::set{1, 2, 4, 8});
+
+  // Times that are no line: each operator takes a millisecond up to four samples, and one for each above.
+  for (nlohmann::json& row : profile["operators"]) {
+    const bool all = row["samples"] == 8;
+    for (const char* pass : {"forward_seconds", "input_gradient_seconds", "weight_gradient_seconds"})
+      if (row.value(pass, 0.0) > 0) row[pass] = all ? 8e-3 : 1e-3;
+  }
+  std::ofstream(file) << profile;
+  const auto work = [&](int micro_batch) {
+    const std::string plan =
+        graphpipe_output({"plan", model, "--loss", reference.loss, "--profile", file, "--batch", "8", "--micro-batch",
+                          std::to_string(micro_batch), "--devices", "1", "--json", "-q"});
+    return nlohmann::json::parse(plan)["simulated_step"].get<double>();
+  };
+  // Eight, four and two items of one millisecond an operator, one of eight, and two of it halfway between four and
+  // eight.
+  CHECK(work(2) == doctest::Approx(work(1) / 2).epsilon(0.05));
+  CHECK(work(4) == doctest::Approx(work(2) / 2).epsilon(0.05));
+  CHECK(work(8) == doctest::Approx(4 * work(4)).epsilon(0.05));
 }

@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "driver/launch/process.h"
 #include "tests/e2e/pipeline_run.h"
@@ -37,9 +39,11 @@ struct SweepFolder {
   std::string results() const { return path + "/results"; }
   nlohmann::json table() const { return nlohmann::json::parse(read_text(results() + "/table.json")); }
   /// Exit code, and what it says.
-  std::pair<int, std::string> run() const {
-    const auto finished = driver::run_and_collect(
-        {.arguments = {GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep", file(), "-o", results(), "--jobs", "2"}});
+  std::pair<int, std::string> run(const std::vector<std::string>& flags = {}) const {
+    std::vector<std::string> words{
+        GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep", file(), "-o", results(), "--jobs", "2"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const auto finished = driver::run_and_collect({.arguments = words});
     REQUIRE(finished.ok());
     return {finished->ending.exit_code, finished->output};
   }
@@ -180,4 +184,40 @@ TEST_CASE("combinations without a plan are rows; flags that `plan` has not, and 
     CHECK(end == expected);
     CHECK(words.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE(
+    "a sweep over memory and bandwidth is one of the machine that the plans are for, and draws what --plot names") {
+  const SweepFolder folder("machine", "devices = [4]\nbandwidth = [1e6, 1e9]\nmemory = [150000, 1000000000]");
+  const auto [code, said] = folder.run({"--plot", "bandwidth,simulated_step,memory"});
+  CAPTURE(said);
+  REQUIRE(code == 0);
+  CHECK(fs::exists(folder.results() + "/plot.svg"));
+  const nlohmann::json table = folder.table();
+  REQUIRE(table.size() == 4);
+  // Faster links and more memory never make a step longer.
+  const auto step = [&](size_t row) {
+    return table[row]["error"] == "" ? table[row]["simulated_step"].get<double>() : INFINITY;
+  };
+  for (const size_t slow : {0U, 1U}) CHECK(step(slow + 2) < step(slow));
+  for (const size_t small : {0U, 2U}) CHECK(step(small + 1) <= step(small));
+  for (const auto& row : table)
+    if (row["error"] == "" && row["memory"] == "150000") CHECK(row["peak_bytes"].get<double>() <= 150000);
+  const auto [end, words] = folder.run({"--plot", "batch,simulated_step"});
+  CHECK(end == 2);
+  CHECK(words.find("--plot batch,simulated_step") != std::string::npos);
+}
+
+TEST_CASE("a sweep over the profile of another project names no model") {
+  const SweepFolder folder("profile", "");
+  std::ofstream(folder.file()) << "[flags]\nprofile = \"" GRAPHPIPE_SOURCE_DIR
+                               << "/tests/data/pipedream/alexnet.txt\"\nprofile-format = \"pipedream\"\ndevices = 4\n"
+                                  "planner = \"pipedream\"\n[axes]\nbandwidth = [1e8, 1e9]\nmemory = [4e9, 16e9]\n";
+  const auto [code, said] = folder.run();
+  CAPTURE(said);
+  REQUIRE(code == 0);
+  const nlohmann::json table = folder.table();
+  REQUIRE(table.size() == 4);
+  for (const auto& row : table) CHECK(row["error"] == "");
+  CHECK(table[2]["simulated_step"].get<double>() <= table[0]["simulated_step"].get<double>());
 }

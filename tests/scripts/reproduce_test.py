@@ -85,6 +85,23 @@ class Figures(unittest.TestCase):
     def test_without_a_flush_a_mini_batch_takes_its_work(self):
         for row in self.rows("two-versions"):
             self.assertEqual(row["two_bw"], 3 * row["micro_batches"])
+            self.assertEqual(3 * row["gpipe_recomputes"], 4 * row["gpipe"])
+
+    def test_throughput_has_a_row_for_each_model_and_auto_is_not_behind(self):
+        rows = json.loads(output_of("throughput", "--devices", "2", "--json", "--graphpipe", str(GRAPHPIPE)))["rows"]
+        self.assertEqual([(row["model"], row["devices"]) for row in rows], [("mmt", 2), ("dlrm", 2), ("candle_uno", 2)])
+        for row in rows:
+            self.assertEqual(row["graph_step"], min(row["auto_step"], row["graphpipe_step"]))
+            self.assertLessEqual(row["auto_step"], row["graphpipe_step"] * (1 + 1e-9), row["model"])
+            self.assertAlmostEqual(row["ratio"], row["chain_step"] / row["graph_step"], places=3)
+            self.assertGreaterEqual(row["most"], row["ratio"])
+
+    def test_planners_of_profiles_are_ahead_of_what_they_are_compared_with(self):
+        for row in self.rows("piper"):
+            self.assertLessEqual(row["piper"], row["equal_split"] * (1 + 1e-9), row["devices"])
+        for row in self.rows("dapple"):
+            self.assertAlmostEqual(row["over_gpipe"], row["torchgpipe"] / row["dapple"], places=2)
+            self.assertGreater(row["over_gpipe"], 1, row["model"])
 
     def test_measured_is_for_throughput_alone(self):
         done = subprocess.run([ROOT / "scripts/reproduce", "gpipe", "--measured"], capture_output=True, check=False)
