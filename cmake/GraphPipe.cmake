@@ -63,10 +63,11 @@ function(graphpipe_library name)
   endif()
 endfunction()
 
-# graphpipe_test(NAME DEPS folders... [THIRD_PARTY targets...] [PER_FILE]): tests/<name>/*_test.cpp as one doctest program,
-# and as one CTest test, or as one for each file of cases. Their names: the property GRAPHPIPE_TESTS_OF_<name>.
+# graphpipe_test(NAME DEPS folders... [THIRD_PARTY targets...] [SLOW files...] [PER_FILE]): tests/<name>/*_test.cpp as one
+# doctest program, and as one CTest test, or as one for each file of cases. The cases of SLOW files, named without _test.cpp, are
+# the test <name>-slow, which is not among the quick ones. Names: the property GRAPHPIPE_TESTS_OF_<name>.
 function(graphpipe_test name)
-  cmake_parse_arguments(arg "PER_FILE" "" "DEPS;THIRD_PARTY" ${ARGN})
+  cmake_parse_arguments(arg "PER_FILE" "" "DEPS;THIRD_PARTY;SLOW" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   if(NOT sources)
@@ -89,11 +90,20 @@ function(graphpipe_test name)
       add_test(NAME ${name}-${file} COMMAND test_${name} "--source-file=*/${file}_test.cpp")
       list(APPEND tests ${name}-${file})
     endforeach()
+  elseif(arg_SLOW)
+    list(TRANSFORM arg_SLOW REPLACE "^(.*)$" "*/\\1_test.cpp")
+    list(JOIN arg_SLOW "," slow)
+    add_test(NAME ${name} COMMAND test_${name} "--source-file-exclude=${slow}")
+    add_test(NAME ${name}-slow COMMAND test_${name} "--source-file=${slow}")
+    list(APPEND tests ${name}-slow)
   else()
     add_test(NAME ${name} COMMAND test_${name})
   endif()
   set_property(DIRECTORY PROPERTY GRAPHPIPE_TESTS_OF_${name} ${tests})
   set_tests_properties(${tests} PROPERTIES LABELS quick)
+  if(arg_SLOW)
+    set_tests_properties(${name}-slow PROPERTIES LABELS slow)
+  endif()
 endfunction()
 
 if(GRAPHPIPE_RUNTIME)

@@ -77,7 +77,8 @@ struct Imported {
   int64_t traced_batch = 0;
 };
 
-/// Whether losses of the export, and differences that change a training, are errors: if a training is requested and
+/// Whether what the export has left out, and differences that change a training, are errors: if a training is requested
+/// and
 /// --accept is not given.
 bool refuses_losses(const ir::ModelSpec& spec);
 

@@ -48,6 +48,12 @@ Result<LearningRate> LearningRate::of(const OptimizerOptions& options) {
   return *rate;
 }
 
+Result<LearningRate> LearningRate::of_points(std::string_view text, const std::string& path) {
+  LearningRate rate;
+  GP_TRY_VOID(rate.read_points(text, path));
+  return rate;
+}
+
 Status LearningRate::read_points(std::string_view text, const std::string& path) {
   shape_ = Shape::kPoints;
   std::istringstream lines{std::string(text)};

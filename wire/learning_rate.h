@@ -28,6 +28,8 @@ class LearningRate {
   static std::optional<LearningRate> parse(std::string_view schedule);
   /// Of the options, with the points of their file. Errors: kUnreadableFile, kMalformedFile with the line.
   static Result<LearningRate> of(const OptimizerOptions& options);
+  /// The points of a file with this text. Errors: kMalformedFile with the line.
+  static Result<LearningRate> of_points(std::string_view text, const std::string& path);
 
   double factor(int64_t step) const;
   /// Of linear and cosine their N; 0 of others.

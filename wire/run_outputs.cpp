@@ -30,6 +30,8 @@ bool is_below(const fs::path& path, const fs::path& folder) {
 }
 
 bool is_listed(const fs::path& path, const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(folder / kManifestFile, error)) return false;  // a pipe would never end
   std::ifstream file(folder / kManifestFile, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   Manifest manifest;
@@ -88,6 +90,8 @@ std::string kept_file(const std::string& path, const std::string& folder, const 
   for (const std::string& data : {options.data.folder, options.data.eval_folder})
     if (!data.empty() && is_data(path, data)) return "training data";
   if (!options.data.weights.empty() && is_same(path, options.data.weights)) return "what the run starts from";
+  const std::string& rates = options.optimizer.schedule_file;
+  if (!rates.empty() && is_same(path, rates)) return "the file of --lr-file";
   for (const std::string& checkpoints : {options.checkpoint.folder, options.checkpoint.resume})
     if (!checkpoints.empty() && is_checkpoint(path, checkpoints)) return "a part of the run's checkpoints";
   return "";

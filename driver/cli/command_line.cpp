@@ -45,7 +45,7 @@ void print_overview() {
   std::string separator = " ";
   for (const ExitMeaning& exit : exit_meanings()) {
     std::cout << separator << exit.code << " " << exit.meaning;
-    separator = exit.code == wire::kExitEnvironment ? ",\n" : ", ";
+    separator = exit.code == wire::kExitEnvironment || exit.code == wire::kExitInternal ? ",\n" : ", ";
   }
   std::cout << ".\n";
 }

@@ -159,7 +159,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--memory", plan.memory, "bytes of each device, in place of what the machine or the profile has")
       ->check(kAboveZero);
   app.add_option("--bandwidth", plan.bandwidth,
-                 "bytes per second of the outermost links, those between machines, in place of what they have")
+                 "bytes per second of the outermost links (between machines, or the devices of one), in place of what "
+                 "they have")
       ->check(kAboveZero);
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
@@ -335,7 +336,10 @@ void simulate_flags(CLI::App& app, Options& options) {
   trusted_root_flag(app, options.model);
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
-  execute_flag(app, options.plan)->default_str("as the plan says");
+  app.add_option(
+         "--execute", options.plan.execute,
+         "graph or chain, in place of what the plan says: ordered anew by its policy, with the policy's defaults")
+      ->check(member_of(ir::execution_name, ir::Execution::kChain));
   app.add_option("--executed", options.executed,
                  "with --format trace: a trace of `run` to put beside the simulated one")
       ->type_name(kFileType);

@@ -1,7 +1,10 @@
 #include "driver/cli/manual.h"
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 
+#include "partitioner/planner.h"
+#include "scheduler/policies/policies.h"
 #include "support/text.h"
 #include "wire/exit_codes.h"
 #include "wire/version.h"
@@ -19,6 +22,9 @@ constexpr ExitMeaning kExitMeanings[] = {
     {wire::kExitPeerFailed, "a stage failed"},
     {wire::kExitPartial, "ended early with a partial result"},
     {wire::kExitInternal, "internal defect"},
+    {128 + SIGHUP, "stopped by SIGHUP"},
+    {128 + SIGINT, "stopped by SIGINT, Ctrl-C"},
+    {128 + SIGTERM, "stopped by SIGTERM"},
 };
 
 /// Escapes text for roff: nothing in it is a request or an escape, dashes are those that a user types, and a line may
@@ -100,6 +106,14 @@ std::string markdown_verb(const CommandEntry& verb) {
   return out + "\nExample: `" + example + "`\n";
 }
 
+template <typename Rows>
+std::string markdown_names(std::string_view title, std::string_view intro, const Rows& rows) {
+  std::string out = text("\n## ", title, "\n\n", intro, "\n\n| name | what it is |\n|---|---|\n");
+  for (const auto& row : rows)
+    out += text("| ", markdown_code(row.name), " | ", markdown_cell(row.description), " |\n");
+  return out;
+}
+
 }  // namespace
 
 std::span<const ExitMeaning> exit_meanings() { return kExitMeanings; }
@@ -139,6 +153,9 @@ std::string markdown_reference() {
       "| exit code | what it means |\n|---|---|\n";
   for (const ExitMeaning& exit : kExitMeanings) out += text("| ", exit.code, " | ", exit.meaning, " |\n");
   for (const CommandEntry& verb : all_commands()) out += markdown_verb(verb);
+  out += markdown_names("Planners", "What `--planner` names; `docs/planners.md` tells more.", partitioner::planners());
+  out += markdown_names("Policies", "What `--policy` names, `kfkb` without it; `docs/schedules.md` has their rules.",
+                        scheduler::all_policies());
   return out;
 }
 

@@ -5,15 +5,21 @@
 
 #include "driver/cli/usage.h"
 #include "support/output_file.h"
+#include "wire/manifest.h"
 #include "wire/run_outputs.h"
 
 namespace graphpipe::driver {
 namespace {
 
-// The path if it is a folder; empty if the command reads something else.
+// The path if it is a folder, or the compiled folder whose plan it is; empty if the command reads something else.
 std::string compiled_folder(const std::string& path) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path : "";
+  if (fs::is_directory(path, error)) return path;
+  const fs::path folder = fs::absolute(path, error).parent_path();
+  const bool is_its_plan =
+      fs::path(path).filename() == wire::kPlanFile && fs::exists(folder / wire::kManifestFile, error);
+  return is_its_plan ? folder.string() : "";
 }
 
 }  // namespace
@@ -30,6 +36,8 @@ Status check_output(const Options& options, std::span<const std::string> also_re
       return usage("-o " + options.output, "this file is read by the same command", "name another file to write");
   std::vector<std::string> folders = options.inputs;
   folders.push_back(options.input);
+  const std::string given = compiled_folder(options.plan.plan);
+  if (!given.empty() && !is_same_file(options.output, text(given, "/", wire::kPlanFile))) folders.push_back(given);
   for (const std::string& folder : folders)
     if (const std::string kept = wire::kept_file(options.output, compiled_folder(folder), options.run); !kept.empty())
       return usage("-o " + options.output, "this file is " + kept, "name another file to write");

@@ -1,11 +1,17 @@
 #include "driver/launch/digest.h"
 
+#include <fcntl.h>
 #include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
-#include <cstdio>
+#include <cerrno>
 #include <memory>
+#include <utility>
 #include <vector>
+
+#include "support/descriptor.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -40,24 +46,27 @@ std::string sha256_of_text(std::string_view text) {
 }
 
 Result<std::string> sha256_of_file(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) {
+  const auto unreadable = [&](std::string message, std::string hint) {
     return Diagnostic{.code = Code::kUnreadableFile,
                       .origin = ModelText(path),
-                      .message = "the file cannot be opened",
-                      .hint = "check that it exists and may be read"};
-  }
+                      .message = std::move(message),
+                      .hint = std::move(hint)};
+  };
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return unreadable("the file cannot be opened", "check that it exists and may be read");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    return unreadable("it is not a regular file", "name a file");
   Sha256 hash;
   std::vector<char> buffer(1 << 20);
-  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get()))
-    hash.update(buffer.data(), count);
-  if (std::ferror(file.get()) != 0) {
-    return Diagnostic{.code = Code::kUnreadableFile,
-                      .origin = ModelText(path),
-                      .message = "reading the file failed",
-                      .hint = "check the disk and that it is a regular file"};
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return unreadable("reading the file failed", "check the disk");
+    if (count == 0) return hash.hex();
+    hash.update(buffer.data(), static_cast<size_t>(count));
   }
-  return hash.hex();
 }
 
 }  // namespace graphpipe::driver

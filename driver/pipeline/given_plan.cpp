@@ -88,11 +88,12 @@ Diagnostics of_file(Diagnostics problems, const std::string& path) {
   return problems;
 }
 
-void execute_as(ir::Plan& given, std::string_view execution) {
+bool execute_as(ir::Plan& given, std::string_view execution) {
   const std::optional<ir::Execution> wanted = ir::execution_of_name(execution);
-  if (!wanted || *wanted == given.execution) return;
+  if (!wanted || *wanted == given.execution) return false;
   given.execution = *wanted;
   given.schedule.reset();
+  return true;
 }
 
 Result<GivenPlan> GivenPlan::read(const Options& options) {

@@ -22,8 +22,8 @@ Diagnostics of_file(Diagnostics problems, const std::string& path);
 Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
 
 /// The same cut executed as "graph" or "chain", in place of what the plan says: then it is ordered anew, by its own
-/// policy where no flag names another. "" changes nothing.
-void execute_as(ir::Plan& plan, std::string_view execution);
+/// policy where no flag names another. "" changes nothing. Returns whether it changed something.
+bool execute_as(ir::Plan& plan, std::string_view execution);
 
 class GivenPlan {
  public:

@@ -21,7 +21,7 @@ namespace {
 using ir::DeviceId;
 
 constexpr const char* kConstantsName = "default";
-constexpr double kMaxMemory = 1e15, kMaxBandwidth = 1e24;  // of what a cluster file may say
+constexpr double kMaxBandwidth = 1e24;  // as in a cluster file
 
 std::string rates_text(const ir::Cluster& cluster) {
   const ir::Device& device = cluster.devices[DeviceId(0u)];
@@ -177,8 +177,9 @@ Result<Machine> find_machine(const Options& options) {
 }
 
 Status check_machine_flags(const PlanOptions& options) {
-  if (options.memory > 0 && (options.memory < 1 || options.memory > kMaxMemory))
-    return usage("--memory", text("a device has from 1 to ", kMaxMemory, " bytes"), "leave it out for what it has");
+  if (options.memory > 0 && (options.memory < 1 || options.memory > kMaxDeviceMemory))
+    return usage("--memory", text("a device has from 1 to ", kMaxDeviceMemory, " bytes"),
+                 "leave it out for what it has");
   if (options.bandwidth > kMaxBandwidth)
     return usage("--bandwidth", text("a link carries at most ", kMaxBandwidth, " bytes per second"),
                  "leave it out for what it carries");
@@ -188,8 +189,17 @@ Status check_machine_flags(const PlanOptions& options) {
 ir::Cluster as_asked(ir::Cluster cluster, const PlanOptions& options) {
   if (options.memory > 0)
     for (ir::Device& device : cluster.devices) device.memory = Bytes(std::llround(options.memory));
-  if (options.bandwidth > 0) cluster.levels.back().bandwidth = BytesPerSecond(options.bandwidth);
+  if (options.bandwidth <= 0) return cluster;
+  if (cluster.levels.empty()) cluster.levels = ir::equal_devices(1).levels;  // of a plan file with one device
+  cluster.levels.back().bandwidth = BytesPerSecond(options.bandwidth);
   return cluster;
+}
+
+std::string asked_words(const PlanOptions& options) {
+  std::string words;
+  if (options.memory > 0) words += ", with " + human_bytes(options.memory) + " each";
+  if (options.bandwidth > 0) words += ", the outermost links with " + human_count(options.bandwidth) + "B/s";
+  return words;
 }
 
 Machine machine_of_plan(const ir::Cluster& cluster) {

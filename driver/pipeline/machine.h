@@ -32,10 +32,14 @@ struct Machine {
 /// Errors: those of reading a cluster and of measuring; kUsage for more devices than a cluster file has, and for a name
 /// that is neither a preset's nor a file's.
 Result<Machine> find_machine(const Options& options);
+/// The most bytes of a device that a flag or the profile of another project may say.
+inline constexpr double kMaxDeviceMemory = 1e15;
 /// What `--memory` and `--bandwidth` may say. Errors: kUsage.
 Status check_machine_flags(const PlanOptions& options);
 /// The cluster with what they say. Needs: check_machine_flags() has passed.
 ir::Cluster as_asked(ir::Cluster cluster, const PlanOptions& options);
+/// ", 8 GB each as --memory says"; nothing where they say nothing.
+std::string asked_words(const PlanOptions& options);
 /// The machines of a plan file.
 Machine machine_of_plan(const ir::Cluster& cluster);
 

@@ -107,7 +107,6 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
     GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
   }
   GP_TRY_VOID(add_profile(plan, options.plan.profile));
-  GP_TRY_VOID(check_machine_flags(options.plan));
   plan.cluster = as_asked(std::move(plan.cluster), options.plan);
   return plan;
 }
@@ -251,6 +250,7 @@ Result<Pipeline> with_places(Result<Pipeline> pipeline) {
 }
 
 Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines) {
+  GP_TRY_VOID(check_machine_flags(options.plan));
   Pipeline pipeline;
   if (machines != nullptr) {
     pipeline.machine = machine_of_plan(*machines);
@@ -260,6 +260,7 @@ Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines
   GP_TRY(pipeline.plan, plan_of(options, pipeline.machine));
   pipeline.order = options.plan.order;
   GP_TRY(pipeline.model, make_training_graph(options, pipeline.plan.spec));
+  pipeline.machine.sentence += asked_words(options.plan);
   for (const Diagnostic& note : pipeline.machine.notes) pipeline.model.notes.push_back(note);
   // From here on the operator graph never changes: its ids may be kept.
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(pipeline.plan));
@@ -276,17 +277,17 @@ ir::Cluster with_memory(ir::Cluster cluster, double times) {
   return cluster;
 }
 
-/// What the searches of one plan have in common: how long they may take together, and who hears of them.
+/// How long the searches of one plan take together, and who hears of the plans that one of them times.
 struct Search {
   Stopwatch watch;
-  SearchLine& line;
+  SearchLine* line = nullptr;
 };
 
 Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, &search.line));
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
   pipeline.plan.assignment = std::move(choice.assignment);
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
@@ -332,8 +333,9 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, Search
   const ir::Plan asked = pipeline.plan;
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
-  const Search search{.watch = {}, .line = line};
+  Search search{.watch = {}, .line = &line};
   const Status first = plan_for(pipeline, options, asked.cluster, search);
+  search.line = nullptr;  // from here on plans are timed that may not fit
   if (first.ok() && pipeline.complete && is_short_of_memory(pipeline))
     return search_beyond_bounds(pipeline, options, asked, search);
   if (!lacks_memory(first)) return first;
@@ -387,7 +389,11 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                           "--profile-format that it was made with, or with the model"};
   }
   GP_TRY_VOID(check_policy(plan, path));
-  execute_as(plan, execution);
+  if (execute_as(plan, execution) && scheduler::find_policy(plan.policy) == nullptr)
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(path),
+                      .message = "the plan's order is the user's own, and no policy orders it anew",
+                      .hint = "say which: `graphpipe plan MODEL --plan FILE --execute chain --policy NAME -o PLAN`"};
   const std::string folder = fs::path(plan_file_of(path)).parent_path().string();
   plan.spec.path = ModelText(linked_file(folder, plan.spec.path.raw()));
   plan.spec.trusted_root = ModelText(trusted_root);
@@ -401,6 +407,12 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   if (const Status derived = derive(pipeline); !derived) return of_file(derived.problems(), path);
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   return pipeline;
+}
+
+std::vector<std::string> files_read(const Pipeline& pipeline) {
+  std::vector<std::string> files = pipeline.model.imported.files;
+  if (!pipeline.plan.profile.empty()) files.push_back(pipeline.plan.profile.raw());
+  return files;
 }
 
 bool is_forward_only(const ir::Schedule& schedule) {

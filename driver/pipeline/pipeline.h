@@ -85,6 +85,9 @@ Result<Pipeline> with_digests(Result<Pipeline> pipeline);
 /// The pipeline with the arena of each device. Apart from derive(): it takes longer, and only programs need it.
 Result<Pipeline> with_places(Result<Pipeline> pipeline);
 
+/// What it was read from: the model with its external data, and the profile of its plan. No command writes over them.
+std::vector<std::string> files_read(const Pipeline& pipeline);
+
 /// Whether it runs no backward: the loss is computed and nothing is trained.
 bool is_forward_only(const ir::Schedule& schedule);
 

@@ -62,9 +62,7 @@ Status refuse_flags_of_models(const Options& options) {
   return Ok{};
 }
 
-constexpr double kMaxMemoryOfFile = 1e15;  // what a cluster file may say
-
-Bytes memory_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::min(std::round(bytes), kMaxMemoryOfFile))); }
+Bytes memory_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::min(std::round(bytes), kMaxDeviceMemory))); }
 
 Result<ir::ImportedProfile> read_profile_file(const Options& options) {
   if (options.plan.profile.empty())
@@ -103,6 +101,7 @@ Result<std::vector<ir::LinkLevel>> parse_topology(const std::string& text) {
 }
 
 Status ProfileProblem::take_machine() {
+  GP_TRY_VOID(check_machine_flags(options_.plan));
   const ForeignOptions& foreign = options_.foreign;
   const ir::ProfileDefaults& file = profile_.defaults;
   std::vector<int> machines;
@@ -148,7 +147,6 @@ Status ProfileProblem::take_machine() {
                    : foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
                                        : std::clamp(file.cpus.value_or(0), 0, kMaxDevices);
   double memory = kInfinity;
-  GP_TRY_VOID(check_machine_flags(options_.plan));
   if (options_.plan.memory > 0) memory = options_.plan.memory;
   else if (file.memory.value_or(0) > 0) memory = *file.memory;
   request_.limit_memory = std::isfinite(memory);

@@ -73,6 +73,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   /// `fraction` in [0, 1], or negative where it is not known.
   void update(double fraction, std::string_view what);
+  bool is_shown() const { return active_; }
 
  private:
   std::string title_;

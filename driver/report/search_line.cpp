@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "driver/report/report.h"
 #include "support/stopwatch.h"
 #include "support/text.h"
 #include "support/units.h"
@@ -12,14 +11,17 @@ namespace graphpipe::driver {
 
 std::string search_words(double seconds, size_t plans, double best_seconds) {
   std::string words = text(std::llround(seconds), " s");
-  if (plans > 0) words += text(", ", plans, plans == 1 ? " plan timed" : " plans timed");
+  if (plans > 0) words += text(", ", plans, plans == 1 ? " plan" : " plans");
   if (std::isfinite(best_seconds)) words += ", best step " + human_seconds(best_seconds);
-  return words + "; Ctrl-C ends the search";
+  return words + "; Ctrl-C ends it";
 }
 
-SearchLine::SearchLine(const Options& options) : best_(kInfinity), ticker_([this, &options] { tick(options); }) {}
+SearchLine::SearchLine(const Options& options) : progress_(options, "planning"), best_(kInfinity) {
+  if (progress_.is_shown()) ticker_ = std::thread([this] { tick(); });
+}
 
 SearchLine::~SearchLine() {
+  if (!ticker_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -34,12 +36,11 @@ void SearchLine::timed(double step_seconds) {
   best_ = std::min(best_, step_seconds);
 }
 
-void SearchLine::tick(const Options& options) {
+void SearchLine::tick() {
   const Stopwatch watch;
-  Progress line(options, "planning");
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, std::chrono::seconds(1), [this] { return ended_; }))
-    line.update(-1, search_words(watch.seconds(), plans_, best_));
+    progress_.update(-1, search_words(watch.seconds(), plans_, best_));
 }
 
 }  // namespace graphpipe::driver

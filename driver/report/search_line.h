@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "driver/cli/options.h"
+#include "driver/report/report.h"
 
 namespace graphpipe::driver {
 
@@ -24,17 +25,18 @@ class SearchLine {
   void timed(double step_seconds);
 
  private:
-  void tick(const Options& options);
+  void tick();
 
+  Progress progress_;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool ended_ = false;
   size_t plans_ = 0;
   double best_ = 0;
-  std::thread ticker_;
+  std::thread ticker_;  // only where the line is shown
 };
 
-/// "12 s, 143 plans timed, best step 77.2 ms; Ctrl-C ends the search". `best_seconds`: of a step, infinity for none.
+/// "12 s, 143 plans, best step 77.2 ms; Ctrl-C ends it". `best_seconds`: of a step, infinity for none.
 std::string search_words(double seconds, size_t plans, double best_seconds);
 
 }  // namespace graphpipe::driver

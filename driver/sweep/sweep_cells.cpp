@@ -45,7 +45,7 @@ class KeyMaker {
     for (const std::string& word : cell.words) told += '\0' + word;
     const Result<ReadCommand> command = read_command(plan_, cell.words);
     if (command) {
-      GP_TRY_VOID(add_files(*command, told));
+      GP_TRY_VOID(add_files(*command, cell, told));
       GP_TRY_VOID(add_prices(command->options, cell, told));
     } else {
       // Its refusal is all that `plan` will answer.
@@ -56,13 +56,14 @@ class KeyMaker {
   }
 
  private:
-  Status add_files(const ReadCommand& command, std::string& told) {
+  Status add_files(const ReadCommand& command, SweepCell& cell, std::string& told) {
     std::vector<NamedFile> files = command.files;
     // Plans also follow what the module file beside the model says (docs/files.md).
     files.push_back({"module", command.options.model.model + ".module.json"});
     for (const NamedFile& file : files) {
       GP_TRY(const std::string digest, digest_of(file));
       told += text('\0', file.flag, digest);
+      cell.reads.push_back(file.path);
     }
     return Ok{};
   }

@@ -28,6 +28,8 @@ struct SweepCell {
   /// Tells the plan from all others: the words, the bytes of all files that they name, also in a config file, the
   /// calibration where this machine's prices count, and the version of this program.
   std::string key;
+  /// Files that the plan reads.
+  std::vector<std::string> reads;
   /// The calibration that the plan needs and the key lacks, since it has not been made.
   std::optional<CalibrationRequest> to_measure;
 };

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <map>
 #include <set>
+#include <span>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/output_path.h"
@@ -14,6 +15,7 @@
 #include "frontend/export_onnx.h"
 #include "support/mapped_file.h"
 #include "support/output_file.h"
+#include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -58,6 +60,12 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
         .dtype = entry.dtype,
         .dims = entry.shape,
         .bytes = file.text().substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length))};
+    if (const auto bad = wire::find_not_finite(entry.dtype, entry.shape, std::as_bytes(std::span(value.bytes)));
+        bad && problems.size() < kMaxProblems)
+      problems.push_back({.code = Code::kBadParameter,
+                          .origin = param.name,
+                          .message = text("the weights ", quoted(ModelText(file.path())), " are not finite: ", *bad),
+                          .hint = "export weights of an earlier step"});
     tensors.emplace(param.name.raw(), value);
     for (const ModelText& alias : param.aliases) tensors.emplace(alias.raw(), value);
   }
@@ -110,7 +118,7 @@ Result<size_t> export_weights(const Options& options) {
   GP_TRY_VOID(check_output(options));
   GP_TRY(const Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
   // The model's files are still being read while the output is written.
-  GP_TRY_VOID(check_output(options, pipeline.model.imported.files));
+  GP_TRY_VOID(check_output(options, files_read(pipeline)));
   GP_TRY(const MappedFile weights, MappedFile::open(options.run.data.weights));
   GP_TRY(const Tensors tensors, new_values(pipeline.model.graph, weights));
   GP_TRY_VOID(as_onnx ? write_model(pipeline, tensors, options.output) : write_state_dict(tensors, options.output));

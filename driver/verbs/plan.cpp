@@ -74,7 +74,7 @@ int run_plan(const Options& options) {
   if (!pipeline) return report_problems(options, "plan", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   if (!options.output.empty()) {
-    const Status spared = check_output(options, pipeline->model.imported.files);
+    const Status spared = check_output(options, files_read(*pipeline));
     if (!spared) return report_problems(options, "plan", spared.problems());
     const Status written = files::write_plan(options.output, pipeline->plan);
     if (!written) return report_problems(options, "plan", written.problems());
@@ -95,7 +95,7 @@ int run_simulate(const Options& options) {
   const Result<Pipeline> pipeline =
       with_places(load_pipeline(options.input, options.model.trusted_root, options.plan.execute));
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
-  if (const Status spared = check_output(options, pipeline->model.imported.files); !spared)
+  if (const Status spared = check_output(options, files_read(*pipeline)); !spared)
     return report_problems(options, "simulate", spared.problems());
   std::string picture = drawing(*pipeline, options);
   if (!options.executed.empty()) {

@@ -56,7 +56,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
 
 Result<ir::Profile> make_profile(const Options& options) {
   GP_TRY(const Pipeline pipeline, one_stage(options));
-  GP_TRY_VOID(check_output(options, pipeline.model.imported.files));
+  GP_TRY_VOID(check_output(options, files_read(pipeline)));
   report_notes(options, pipeline.model.notes);
   GP_TRY(const ProgramFolder folder, ProgramFolder::make(options.keep, "graphpipe-profile"));
   GP_TRY_VOID(generate_folder(pipeline, folder.path(), {.profile = true}));

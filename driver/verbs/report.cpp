@@ -101,7 +101,7 @@ Status write_report(const Options& options) {
   for (const ReportedPlan& plan : plans) {
     const std::string file = plan_file_of(plan.name);
     GP_TRY_VOID(check_output(options, {&file, 1}));
-    GP_TRY_VOID(check_output(options, plan.pipeline.model.imported.files));
+    GP_TRY_VOID(check_output(options, files_read(plan.pipeline)));
   }
   if (options.format == "html") return files::write_file(options.output, report_page(plans));
   const std::string picture =

@@ -75,6 +75,10 @@ wire::PaceReport of_one_step(wire::PaceReport report, int64_t batches) {
 Result<PacedRun> run_plan_paced(const Options& options) {
   GP_TRY_VOID(check_paced_flags(options));
   GP_TRY(Pipeline pipeline, load_pipeline(options.input, options.model.trusted_root));
+  for (const std::string& file : files_read(pipeline))
+    if (is_same_file(options.run.output.trace, file))
+      return usage("--trace " + options.run.output.trace, "this file is read by the same command",
+                   "name another file to write");
   if (pipeline.plan.cluster.devices.size() > kMaxRanks)
     return Diagnostic{.code = Code::kUsage,
                       .origin = ModelText("--pace"),

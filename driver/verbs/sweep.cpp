@@ -14,6 +14,7 @@
 #include "driver/report/report.h"
 #include "driver/sweep/sweep_output.h"
 #include "files/text_file.h"
+#include "support/output_file.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
@@ -39,6 +40,18 @@ Status check_results_folder(const std::string& folder) {
     if (std::filesystem::exists(folder + name))
       return usage("-o " + folder, text("its ", name, " was not written by a sweep and would be overwritten"),
                    "choose another folder");
+  return Ok{};
+}
+
+// Results of an earlier sweep are written over, unless one has become what this sweep reads.
+Status check_results_unread(const Options& options, const std::vector<SweepCell>& cells) {
+  std::set<std::string> reads{options.input};
+  for (const SweepCell& cell : cells) reads.insert(cell.reads.begin(), cell.reads.end());
+  for (const char* name : {kSweepCells, kSweepCsv, kSweepTable, kSweepPlot})
+    for (const std::string& read : reads)
+      if (is_same_file(options.output + "/" + name, read))
+        return usage("-o " + options.output, text("its ", name, " is read by the same command"),
+                     "choose another folder");
   return Ok{};
 }
 
@@ -78,6 +91,7 @@ Result<Swept> sweep_into(const Options& options) {
   Progress progress(options, "planning");
   const std::string folder = options.output + "/";
   GP_TRY_VOID(check_results_folder(folder));
+  GP_TRY_VOID(check_results_unread(options, cells));
   if (std::ranges::any_of(cells, [](const SweepCell& cell) { return cell.to_measure.has_value(); })) {
     GP_TRY_VOID(measure_for(cells));
     GP_TRY(cells, cells_of(sweep));

@@ -3,8 +3,8 @@
 // A search over all sizes at once climbs from a few starts, those that look best among all sizes; a search for one size
 // spends all its climbs on that size and may end in a better plan. So that `--micro-batch auto` finds whatever
 // `--micro-batch 128` finds, the search over all sizes is followed by one for each size: they begin with a size in the
-// middle and go outward, and those whose first plans are near the best go on. Last come sizes near the best that are
-// not powers of two.
+// middle and go outward, and those whose first plans are near the best go on. Then come sizes near the best that are
+// not powers of two, and last all of it for as many stages as the best plan has.
 
 #include <algorithm>
 #include <memory>
@@ -24,6 +24,8 @@ namespace {
 /// Limits on nodes times devices. Up to the first no size is skipped because its neighbours are far from the best; up
 /// to the second sizes are tried that are not powers of two.
 constexpr size_t kMaxWorkOfAllSizes = 2'000, kMaxWorkOfOddSizes = 8'000;
+/// Up to this, numbers of stages beside the best plan's are searched with all sizes too.
+constexpr size_t kMaxWorkOfNeighbours = 400;
 /// After this many sizes in a row that are far behind, no larger (or smaller) ones are tried.
 constexpr int kMaxFarSizes = 2;
 /// Searches that go on at once. It is fixed, whatever the number of threads, because it decides which results each
@@ -140,14 +142,16 @@ class EachSize {
     go_on(first);
   }
 
-  /// What a request for as many stages as the best plan has finds, on smaller graphs also for one more and one less:
+  /// What a request for as many stages as the best plan has finds, on small graphs also for one more and one less:
   /// sizes that look far behind with a free number of stages need not be with this one.
   void with_stages_fixed() {
+    const size_t work = work_of(whole_.request());
+    if (work > kMaxWorkOfOddSizes) return;
     const int best = whole_.stages();
     std::vector<int> numbers{best};
-    if (is_small_) numbers.insert(numbers.end(), {best - 1, best + 1});
+    if (work <= kMaxWorkOfNeighbours) numbers.insert(numbers.end(), {best - 1, best + 1});
     for (const int stages : numbers) {
-      if (work_of(whole_.request()) > kMaxWorkOfOddSizes || stages < 1 || stages > whole_.max_stages()) continue;
+      if (whole_.is_over() || stages < 1 || stages > whole_.max_stages()) continue;
       PlanRequest narrow = whole_.narrower();
       narrow.stages = stages;
       if (Result<PlanAnswer> answer = EachSize(narrow).run(); answer.ok()) whole_.add(std::move(*answer));

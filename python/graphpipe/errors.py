@@ -38,11 +38,11 @@ class StageFailed(GraphPipeError):
 
 
 class Interrupted(GraphPipeError):
-    """Exit codes 7, 130 and 143: ended early, with what there was until then."""
+    """Exit codes 7, 129, 130 and 143: ended early, with what there was until then."""
 
 
 _BY_CODE = {2: UsageError, 3: InputRefused, 4: NoFeasiblePlan, 5: EnvironmentFault, 6: StageFailed,
-            7: Interrupted, 130: Interrupted, 143: Interrupted}
+            7: Interrupted, 129: Interrupted, 130: Interrupted, 143: Interrupted}
 
 
 def error_of(verb: str, exit_code: int, problems: list[Diagnostic], output: str = "") -> GraphPipeError:

@@ -13,6 +13,7 @@
 #include "runtime/collectives/message_parts.h"
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
+#include "runtime/executor/check_weights.h"
 #include "support/check.h"
 
 namespace graphpipe::runtime {
@@ -28,6 +29,10 @@ std::vector<wire::ManifestEntry> write_shards(const std::string& folder, const s
   std::vector<wire::ManifestEntry> entries;
   for (const Shard& shard : shards) {
     if (shard.file.empty()) continue;
+    // No training recovers from such weights, so the checkpoint before stays the last one.
+    if (shard.holds_model())
+      if (const auto found = not_finite_tensor(shard.tensors))
+        throw RunError(weights_problem("a checkpoint is not written, its weights are not finite", *found));
     entries.push_back(write_shard_file(folder, shard.file, shard.tensors));
   }
   return entries;

@@ -80,6 +80,9 @@ bool fit(const Shard& copy, const Shard& shard) {
 
 }  // namespace
 
+bool Shard::holds_weights() const { return file.ends_with(kWeightsEnd); }
+bool Shard::holds_buffers() const { return file.ends_with(kBuffersEnd); }
+
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device) {
   std::vector<Shard> shards;
   if (state.replica != 0) {
@@ -102,7 +105,7 @@ std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, con
 std::vector<std::byte> digest_shards(const PlanTable& plan, const std::vector<Shard>& shards) {
   std::vector<std::byte> out;
   for (const Shard& shard : shards) {
-    if (!shard.file.empty() && !shard.file.ends_with(kWeightsEnd)) continue;
+    if (!shard.file.empty() && !shard.holds_weights()) continue;
     const std::vector<std::byte> of_shard = digest_copies(plan, *shard.state, shard.tensors);
     out.insert(out.end(), of_shard.begin(), of_shard.end());
   }

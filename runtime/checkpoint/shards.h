@@ -19,6 +19,9 @@ struct Shard {
   std::vector<NamedTensor> tensors;
   /// The state they belong to. Only what no step changes may be read later.
   const StageState* state = nullptr;
+  /// Whether it is a file of replica 0's parameters and running statistics, or of a replica's own running statistics.
+  bool holds_weights() const, holds_buffers() const;
+  bool holds_model() const { return holds_weights() || holds_buffers(); }
 };
 
 /// The files that hold this state: for replica 0 its parameters, running statistics and optimizer state, except those

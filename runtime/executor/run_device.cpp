@@ -13,6 +13,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/check_loss.h"
+#include "runtime/executor/check_weights.h"
 #include "runtime/executor/evaluation_executors.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/io/folder.h"
@@ -54,6 +55,8 @@ class Rank {
 
   /// Returns whether it ran all steps; false if all ranks agreed to end early.
   bool run();
+  /// What is wrong with the results of a run that has ended well, and has written them.
+  const Diagnostics& found_at_end() const { return found_at_end_; }
   std::string where() const { return channels_ ? channels_->where() : "before the first action"; }
   /// Tells the others that this rank has failed.
   void leave(const std::string& problem) {
@@ -76,6 +79,7 @@ class Rank {
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
   void save(Gather& gather);
+  void tell_not_finite(Gather& gather, const std::string& own);
   using NamesOf = std::vector<NamedTensor> (*)(const StageState&, const Device&);
   std::vector<NamedTensor> of_all_stages(NamesOf names_of) const;
 
@@ -93,6 +97,7 @@ class Rank {
   /// A member, so that when the run fails, its writer thread does not delay the error report.
   std::optional<CheckpointSession> checkpoints_;
   wire::RunResult result_;
+  Diagnostics found_at_end_;
 };
 
 bool Rank::run() {
@@ -139,6 +144,7 @@ bool Rank::run() {
   executor.gather().broadcast({});  // no rank exits successfully before rank 0 has everything
   leave("");
   if (program_.device == 0) print_result(options_, result_);
+  if (const auto problem = evaluation_problem(result_)) found_at_end_.push_back(*problem);  // rank 0 has the losses
   return result_.complete;
 }
 
@@ -358,14 +364,30 @@ void Rank::save(Gather& gather) {
   const std::pair<const std::string*, NamesOf> files[] = {{&options_.output.save, named_parameters},
                                                           {&options_.output.save_average, named_averages},
                                                           {&options_.output.save_gradients, named_gradients}};
+  std::optional<std::string> not_finite;  // the last update may have done it, whose loss was still finite
   for (const auto& [path, names_of] : files) {
     if (path->empty()) continue;
-    const std::vector<NamedTensor> all = gather.collect_tensors(of_all_stages(names_of));
+    const std::vector<NamedTensor> own = of_all_stages(names_of);
+    const bool are_weights = path != &options_.output.save_gradients;
+    if (are_weights && !not_finite) not_finite = not_finite_tensor(own);
+    const std::vector<NamedTensor> all = gather.collect_tensors(own);
     if (program_.device == 0) write_safetensors(*path, all);
   }
   if (!options_.output.save_outputs.empty()) {
     const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
     if (program_.device == 0) write_safetensors(options_.output.save_outputs, join_outputs(all));
+  }
+  tell_not_finite(gather, not_finite.value_or(""));
+}
+
+// Rank 0 ends for all with the first rank's words: another that ended otherwise would have it ended before its report.
+void Rank::tell_not_finite(Gather& gather, const std::string& own) {
+  for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<char>(own.begin(), own.end())))) {
+    const std::vector<char> words = from_bytes<char>(bytes);
+    if (words.empty()) continue;
+    found_at_end_.push_back(
+        weights_problem("the saved weights are not finite", std::string(words.begin(), words.end())));
+    return;
   }
 }
 
@@ -376,6 +398,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   std::unique_ptr<Rank> rank;
   std::string problem;
   bool complete = true;
+  Diagnostics found_at_end;
   const auto body = [&](const wire::RunOptions& options) {
     const DeviceProgram& program = choose(options);
     if (options.optimizer.staleness) served.emplace(program, find_rank(options).value_or(program.device));
@@ -389,6 +412,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
       problem = first_line(error.what());
       throw;
     }
+    found_at_end = rank->found_at_end();
     rank.reset();
   };
   const int code =
@@ -397,7 +421,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait forever for a peer that is gone; a failed run has nothing to clean up.
   if (code != 0) std::_Exit(code);
-  return complete ? code : wire::kExitPartial;
+  return code_of_end(complete, found_at_end);
 }
 
 const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {

@@ -116,6 +116,11 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   return code;
 }
 
+int code_of_end(bool complete, const Diagnostics& found) {
+  const int code = found.empty() ? wire::kExitOk : report(found);
+  return complete ? code : wire::kExitPartial;
+}
+
 std::string first_line(std::string_view words) { return std::string(words.substr(0, words.find('\n'))); }
 
 uint64_t seed_of(const PlanTable& plan, const wire::RunOptions& options) {

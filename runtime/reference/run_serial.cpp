@@ -6,6 +6,7 @@
 #include "runtime/checkpoint/session.h"
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
+#include "runtime/executor/check_weights.h"
 #include "runtime/io/folder.h"
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/launch/run_main.h"
@@ -70,20 +71,33 @@ void compare_copies(const PlanTable& plan, const Interpreter& interpreter, const
   check_copies(digests);
 }
 
-void write_results(const PlanTable& plan, const wire::RunOptions& options, const Interpreter& interpreter,
-                   const Device& device, const KeptOutputs& outputs) {
+Diagnostics write_results(const PlanTable& plan, const wire::RunOptions& options, const Interpreter& interpreter,
+                          const Device& device, const KeptOutputs& outputs) {
   if (!options.output.save.empty() || !options.output.save_gradients.empty()) compare_copies(plan, interpreter, device);
   write_tensors(options.output.save, interpreter, device, named_parameters);
   write_tensors(options.output.save_average, interpreter, device, named_averages);
   write_tensors(options.output.save_gradients, interpreter, device, named_gradients);
-  if (options.output.save_outputs.empty()) return;
-  std::vector<NamedTensor> parts = outputs.parts();
-  std::ranges::sort(parts, {}, &NamedTensor::name);
-  write_safetensors(options.output.save_outputs, join_outputs(parts));
+  if (!options.output.save_outputs.empty()) {
+    std::vector<NamedTensor> parts = outputs.parts();
+    std::ranges::sort(parts, {}, &NamedTensor::name);
+    write_safetensors(options.output.save_outputs, join_outputs(parts));
+  }
+  for (const auto& [key, state] : interpreter.states()) {
+    if (state.replica != 0) continue;  // the others have the same weights
+    std::optional<std::string> found;
+    if (!options.output.save.empty()) found = not_finite_tensor(named_parameters(state, device));
+    if (!found && !options.output.save_average.empty()) found = not_finite_tensor(named_averages(state, device));
+    if (found) return {weights_problem("the saved weights are not finite", *found)};
+  }
+  return {};
 }
 
-// Returns whether it ran all steps.
-bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+struct Ending {
+  bool complete = false;  // all steps were run
+  Diagnostics found;
+};
+
+Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
   const PlanTable& plan = *programs.front().plan;
   if (!options.output.trace.empty())
     fail(Code::kUsage, "the serial interpreter runs one action after the other and has no trace",
@@ -117,20 +131,22 @@ bool run(std::span<const DeviceProgram> programs, const wire::RunOptions& option
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
   train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, eval_data.get(), options, result);
   result.peak_bytes = {device->peak_bytes()};
-  if (result.complete) write_results(plan, options, interpreter, *device, outputs);
+  Ending ending{.complete = result.complete, .found = {}};
+  if (result.complete) ending.found = write_results(plan, options, interpreter, *device, outputs);
   print_result(options, result);
-  return result.complete;
+  if (const auto problem = evaluation_problem(result)) ending.found.push_back(*problem);
+  return ending;
 }
 
 }  // namespace
 
 int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv) {
   GP_CHECK(!programs.empty());
-  bool complete = true;
+  Ending ending;
   const int code = run_main(
-      *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { complete = run(programs, options); },
+      *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { ending = run(programs, options); },
       [] { return std::string("in the serial interpreter"); });
-  return code == wire::kExitOk && !complete ? wire::kExitPartial : code;
+  return code == wire::kExitOk ? code_of_end(ending.complete, ending.found) : code;
 }
 
 }  // namespace graphpipe::runtime

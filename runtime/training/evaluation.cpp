@@ -1,6 +1,7 @@
 #include "runtime/training/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "runtime/checkpoint/background_writer.h"
@@ -76,6 +77,18 @@ std::unique_ptr<Evaluation> evaluation_of(const PlanTable& plan, const Data* dat
   setup.plan = &plan;
   setup.batches = data->steps_per_epoch();
   return std::make_unique<Evaluation>(options, result, std::move(setup));
+}
+
+std::optional<Diagnostic> evaluation_problem(const wire::RunResult& result) {
+  for (size_t i = 0; i < result.eval_losses.size(); ++i) {
+    const double loss = result.eval_losses[i];
+    if (std::isfinite(loss)) continue;
+    return Diagnostic{.code = Code::kCheckFailed,
+                      .message = text("the loss of the evaluation after step ", result.eval_steps[i], " is ",
+                                      std::isnan(loss) ? "not a number (NaN)" : "infinite"),
+                      .hint = "look at the data of --eval-data, or lower the learning rate"};
+  }
+  return std::nullopt;
 }
 
 double Evaluation::loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const {

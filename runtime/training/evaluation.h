@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "runtime/collectives/gather.h"
 #include "runtime/io/data.h"
@@ -60,5 +61,8 @@ class Evaluation : public StepObserver {
 /// from the plan and the data.
 std::unique_ptr<Evaluation> evaluation_of(const PlanTable& plan, const Data* data, const wire::RunOptions& options,
                                           wire::RunResult& result, EvaluationSetup setup);
+
+/// kCheckFailed where the loss of an evaluation is not finite, with the step of the first.
+std::optional<Diagnostic> evaluation_problem(const wire::RunResult& result);
 
 }  // namespace graphpipe::runtime

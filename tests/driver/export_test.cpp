@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "driver/pipeline/parameter_bytes.h"
@@ -158,6 +160,27 @@ TEST_CASE("a state_dict has shared weights under each of their names") {
       CHECK((state.bytes.at(alias.raw()) == trained.bytes.at(param.name.raw())));
   }
   CHECK(state.bytes.size() == names);
+}
+
+TEST_CASE("weights that are not finite are not exported") {
+  const Folder folder;
+  const std::string model = model_of("clip_like"), plan = folder.file("plan.json");
+  REQUIRE(ask({"plan", model, "--loss", "contrastive:similarity", "--devices", "2", "-o", plan, "-q"}).code == 0);
+  train(model, folder);
+  const std::string weights = folder.file("trained.safetensors");
+  std::fstream file(weights, std::ios::binary | std::ios::in | std::ios::out);
+  uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  const float infinite = std::numeric_limits<float>::infinity();
+  file.seekp(static_cast<std::streamoff>(sizeof header + header));
+  file.write(reinterpret_cast<const char*>(&infinite), sizeof infinite);
+  file.close();
+  for (const char* out : {"out.onnx", "out.safetensors"}) {
+    const Answer answer = ask({"export", plan, "--weights", weights, "-o", folder.file(out)});
+    CHECK(answer.code == 3);
+    CHECK(holds(answer.err, "are not finite: element ["));
+    CHECK(!fs::exists(folder.file(out)));
+  }
 }
 
 TEST_CASE("weights of another model, and files that are no place for an export, are refused") {

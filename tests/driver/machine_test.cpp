@@ -44,6 +44,9 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   CHECK(first->cluster.runtime.update_byte == 2e-11);
   CHECK(first->cores >= 1);
   CHECK(holds(first->sentence, "more with --devices or --threads") == (first->cores > 4));
+  const Result<Machine> one = find_machine(with_devices(1));
+  REQUIRE(one.ok());
+  CHECK(holds(one->sentence, "on 1 of its ") == (one->cores > 1));
   CHECK(runtime.starts() == 1);
   const Result<Machine> again = find_machine(with_devices(4));
   REQUIRE(again.ok());

@@ -86,6 +86,33 @@ TEST_CASE("no command writes over what it reads") {
   CHECK(bytes_at(folder / "dag.json") == dag);
 }
 
+TEST_CASE("no command writes over the model of a plan that it reads") {
+  const OutputsFolder folder;
+  fs::copy_file(GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", folder / "model.onnx");
+  const std::string plan = folder / "plan.json", model = folder / "model.onnx", before = bytes_at(model);
+  REQUIRE(ask({"plan", model, "--cluster", "default", "--policy", "inference", "-o", plan, "-q"}).code == 0);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"simulate", plan, "--format", "svg", "-o", model},
+        {"report", plan, "-o", model},
+        {"run", "--pace", plan, "--steps", "1", "--trace", model}}) {
+    const Answer answer = ask(words);
+    CAPTURE(words.front());
+    CAPTURE(answer.err);
+    CHECK(answer.code == 2);
+    CHECK(mentions(answer.err, "is read by the same command"));
+  }
+  CHECK(bytes_at(model) == before);
+}
+
+TEST_CASE("a pipe in the place of a file is refused, not waited for") {
+  const OutputsFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const Answer answer =
+      ask({"plan", GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", "--profile", folder / "pipe"});
+  CHECK(answer.code == 3);
+  CHECK(mentions(answer.err, "regular file"));
+}
+
 TEST_CASE("what -o leads to stays what it is: pipes, devices and links") {
   const OutputsFolder folder;
   const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", plan = folder / "plan.json";
@@ -151,6 +178,13 @@ TEST_CASE("nothing is written over what makes a compiled folder run") {
     }
     CHECK(bytes_at(folder / name) == "kept");
   }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"report", folder / "plan.json"},
+                                                {"plan", folder / "model.onnx", "--plan", folder.path()},
+                                                {"plan", folder / "model.onnx", "--plan", folder / "plan.json"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"-o", folder / "build/device0"});
+    CHECK(mentions(ask(all).err, "this file is the folder's programs"));
+  }
   const Answer exported =
       ask({"export", folder.path(), "--weights", folder / "w", "-o", folder / "weights.safetensors"});
   CHECK(exported.code == 2);
@@ -162,7 +196,7 @@ TEST_CASE("a run does not write over its folder, its programs or what it reads")
   write_compiled(folder);
   for (const char* name :
        {"data/x.npy", "evaluated/y.npy", "evaluated/input_0.pb", "evaluated/part/z.tar.gz", "trained.safetensors",
-        "kept/step-8/stage0.safetensors", "kept/graphpipe-checkpoints.txt", "flags.toml"})
+        "kept/step-8/stage0.safetensors", "kept/graphpipe-checkpoints.txt", "flags.toml", "rates.txt"})
     folder.write(name, "kept");
   folder.write("flags.toml", "");
   fs::create_hard_link(folder / "data/x.npy", folder / "alias");
@@ -187,15 +221,17 @@ TEST_CASE("a run does not write over its folder, its programs or what it reads")
                                                                   {"kept/step-8/stage0.safetensors", "checkpoints"},
                                                                   {"kept/step-9", "checkpoints"},
                                                                   {"kept/graphpipe-checkpoints.txt", "checkpoints"},
-                                                                  {"flags.toml", "--config"}};
+                                                                  {"flags.toml", "--config"},
+                                                                  {"rates.txt", "--lr-file"}};
   for (const char* flag : {"--save", "--save-ema", "--save-gradients", "--save-outputs", "--save-eval-outputs",
                            "--trace", "--write-config"}) {
     CAPTURE(flag);
     for (const auto& [name, words] : cases) {
       CAPTURE(name);
-      const Answer answer = ask({"run", folder.path(), "--data", folder / "data", "--eval-data", folder / "evaluated",
-                                 "--weights", folder / "trained.safetensors", "--checkpoint", folder / "kept",
-                                 "--config", folder / "flags.toml", flag, folder / name});
+      const Answer answer =
+          ask({"run", folder.path(), "--data", folder / "data", "--eval-data", folder / "evaluated", "--weights",
+               folder / "trained.safetensors", "--checkpoint", folder / "kept", "--config", folder / "flags.toml",
+               "--lr-file", folder / "rates.txt", flag, folder / name});
       CAPTURE(answer.err);
       CHECK(answer.code == 2);
       CHECK(mentions(answer.err, words));
@@ -223,4 +259,17 @@ TEST_CASE("a sweep leaves files of somebody else's alone") {
     CHECK(mentions(answer.err, "not written by a sweep"));
     CHECK(bytes_at(folder / text("results/", name)) == "kept");
   }
+}
+
+TEST_CASE("a sweep does not write its results over what it reads") {
+  const OutputsFolder folder;
+  folder.write("results/cells.jsonl", "");
+  fs::copy_file(GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", folder / "results/table.csv");
+  const std::string model = bytes_at(folder / "results/table.csv");
+  folder.write("sweep.toml", text("[flags]\nmodel = \"", folder / "results/table.csv", "\"\n[axes]\ndevices = [1]\n"));
+  const Answer answer = ask({"sweep", folder / "sweep.toml", "-o", folder / "results"});
+  CAPTURE(answer.err);
+  CHECK(answer.code == 2);
+  CHECK(mentions(answer.err, "its table.csv is read by the same command"));
+  CHECK(bytes_at(folder / "results/table.csv") == model);
 }

@@ -1,6 +1,7 @@
 // What plan and compare answer on the example models.
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -270,6 +271,32 @@ TEST_CASE("a plan file says what no flag says, and its schedule may be made anew
     }
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("memory and bandwidth are those of the flags, in new plans and in plans of a file") {
+  const std::string plan =
+      (std::filesystem::temp_directory_path() / graphpipe::text("graphpipe-flags-", getpid(), ".plan.json")).string();
+  const auto planned = [&](std::vector<std::string> flags, const std::string& cluster = "default") {
+    flags.insert(flags.end(), {"--devices", "4", "--cluster", cluster});
+    const Answer answer = ask(gpt2("plan", flags));
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == 0);
+    return answer.object();
+  };
+  const nlohmann::json usual = planned({"--stages", "4", "--planner", "sequential", "-o", plan});
+  const nlohmann::json slow = planned({"--plan", plan, "--bandwidth", "1e3", "--memory", "1e9"});
+  CHECK(holds(slow["machine"]["description"], "with 954 MiB each, the outermost links with 1"));
+  CHECK(slow["simulated_step"] > usual["simulated_step"]);
+  CHECK(planned({"--plan", plan, "--memory", "1e9"})["simulated_step"] == usual["simulated_step"]);
+  // Four devices of summit are one machine, whose outermost links join its two sockets.
+  const nlohmann::json near = planned({"--plan", plan}, "summit"),
+                       far = planned({"--plan", plan, "--bandwidth", "1e3"}, "summit");
+  CHECK(far["simulated_step"] > near["simulated_step"]);
+  CHECK(ask(gpt2("plan", {"--devices", "4", "--cluster", "default", "--memory", "1000"})).code == 4);
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--memory", "0.5"}, {"--memory", "1e16"}})
+    CHECK(ask(gpt2("plan", wrong)).code == 2);
+  std::filesystem::remove(plan);
 }
 
 TEST_CASE("bounds in a comparison are those of batches that follow each other where the policy lets them") {

@@ -243,6 +243,8 @@ TEST_CASE("flags are followed or refused by name, never passed over") {
       {{"--planner", "graphpipe", "--batch", "64", "--micro-batches", "100"}, "--micro-batches 100"},
       {{"--planner", "graphpipe", "--batch", "64", "--micro-batches", "5"}, "--micro-batches 5"},
       {{"--planner", "graphpipe", "--batch", "100", "--micro-batch", "64"}, "--micro-batch 64"},
+      {{"--planner", "graphpipe", "--bandwidth", "1e9", "--topology", "2@1e9"}, "--bandwidth"},
+      {{"--planner", "graphpipe", "--memory", "1e16"}, "--memory"},
       {{"--planner", "graphpipe", "--bandwidth", "0"}, "--bandwidth"},
       {{"--planner", "graphpipe", "--memory", "0"}, "--memory"},
       {{"--planner", "piper", "--shard-optimizer"}, "--shard-optimizer"},
@@ -294,6 +296,11 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
     const auto chain = file.plan(in_line);
     REQUIRE(chain.code == 0);
     CHECK(chain.object["simulated_step"].get<double>() >= read.object["simulated_step"].get<double>() * (1 - 1e-9));
+    in_line.insert(in_line.end(), {"-o", plan.string() + ".chain"});
+    REQUIRE(file.plan(in_line).code == 0);
+    reading[reading.size() - 1] += ".chain";
+    CHECK(file.plan(reading).message().find("executed as a chain") != std::string::npos);
+    fs::remove(plan.string() + ".chain");
   }
   fs::remove(plan);
 }

@@ -223,6 +223,21 @@ TEST_CASE("names that a file of trained weights could not hold are refused also 
   CHECK(graphpipe::testing::reports(written.problems(), Code::kBadModel, "two tensors have this name"));
 }
 
+TEST_CASE("a model of a few bytes whose constant would fill terabytes is looked through at once") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "model.onnx", std::ios::binary)
+      << graphpipe::testing::parse_onnx_text(R"(g (float[N,3] x) => (float[N,3] y) {
+  s = Constant<value_ints = [1099511627776]>()
+  k = ConstantOfShape(s)
+  q = ReduceSum<keepdims = 0>(k)
+  y = Mul(x, q)
+})")
+             .SerializeAsString();
+  const Answer answer = ask({"lint", folder / "model.onnx"});
+  CAPTURE(answer.err);
+  CHECK(answer.code == 0);
+}
+
 TEST_CASE("the manifest has the digest of a data file") {
   const TemporaryFolder folder;
   folder.write("in/w.data", std::string(2 * kBytes, '\2'));

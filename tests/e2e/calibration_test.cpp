@@ -53,6 +53,12 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
   const Reference reference = read_reference("dlrm");
   const std::string file = folder / "profile.json", model = reference.folder + "/model.onnx";
   graphpipe_output({"profile", model, "--loss", reference.loss, "--batch", "8", "--steps", "3", "-o", file, "-q"});
+  const std::string plan = folder / "plan.json";
+  graphpipe_output({"plan", model, "--loss", reference.loss, "--profile", file, "-o", plan, "-q"});
+  graphpipe_output({"simulate", plan, "--format", "svg", "-o", file}, 2);
+  graphpipe_output({"report", plan, "-o", file}, 2);
+  graphpipe_output({"plan", model, "--loss", reference.loss, "--plan", plan, "-o", file}, 2);
+  graphpipe_output({"run", "--pace", plan, "--steps", "1", "--trace", file}, 2);
   nlohmann::json profile = nlohmann::json::parse(read_text(file));
   std::map<std::string, std::set<int>> sizes;
   for (const nlohmann::json& row : profile["operators"]) {
@@ -75,8 +81,7 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
                           std::to_string(micro_batch), "--devices", "1", "--json", "-q"});
     return nlohmann::json::parse(plan)["simulated_step"].get<double>();
   };
-  // Eight, four and two items of one millisecond an operator, one of eight, and two of it halfway between four and
-  // eight.
+  // Eight, four and two items of one millisecond an operator, and one item of eight.
   CHECK(work(2) == doctest::Approx(work(1) / 2).epsilon(0.05));
   CHECK(work(4) == doctest::Approx(work(2) / 2).epsilon(0.05));
   CHECK(work(8) == doctest::Approx(4 * work(4)).epsilon(0.05));

@@ -195,7 +195,7 @@ TEST_CASE(
   CHECK(fs::exists(folder.results() + "/plot.svg"));
   const nlohmann::json table = folder.table();
   REQUIRE(table.size() == 4);
-  // Faster links and more memory never make a step longer.
+  // Of these plans; a search with more memory or faster links may end in another one.
   const auto step = [&](size_t row) {
     return table[row]["error"] == "" ? table[row]["simulated_step"].get<double>() : INFINITY;
   };

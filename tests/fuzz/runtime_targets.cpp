@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -16,9 +17,11 @@
 #include "wire/check_data.h"
 #include "wire/checkpoint.h"
 #include "wire/feed_text.h"
+#include "wire/learning_rate.h"
 #include "wire/manifest.h"
 #include "wire/npy_header.h"
 #include "wire/pace_plan.h"
+#include "wire/pace_report.h"
 #include "wire/product_table.h"
 #include "wire/safetensors.h"
 #include "wire/weight_parts.h"
@@ -253,6 +256,31 @@ std::vector<std::string> control_frames_seeds() {
   return {"\1"s + said(set) + said("\0"s) + said("\x03\x03\0\0\0key"s), "\0\4\0\0\0"s + std::string(36, 'm')};
 }
 
+void run_pace_report(std::string_view input) {
+  const std::optional<wire::PaceReport> report = wire::parse_pace_report(std::string(input));
+  if (!report) return;
+  for (const double number : {report->late, report->pauses, report->processor, report->sent})
+    GP_CHECK(std::isfinite(number) && number >= 0);
+  const std::optional<wire::PaceReport> again = wire::parse_pace_report(wire::print_pace_report(*report));
+  GP_CHECK(again && *again == *report);
+}
+
+std::vector<std::string> pace_report_seeds() {
+  return {wire::print_pace_report(
+      {.steps = {0.25, 1e-3}, .late = 1e-5, .pauses = 12, .processor = 0.5, .sent = 4096, .transport = "shm"})};
+}
+
+// Whatever the file says, every step has a factor that a learning rate can be multiplied with.
+void run_rate_points(std::string_view input) {
+  const Result<wire::LearningRate> rate = wire::LearningRate::of_points(input, "rates.txt");
+  check_printable(rate.problems());
+  if (!rate.ok()) return;
+  for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{7}, int64_t{1} << 40})
+    GP_CHECK(std::isfinite(rate->factor(step)));
+}
+
+std::vector<std::string> rate_points_seeds() { return {"1 0.1\n# then\n100 1\n  5000 1e-2 # last\n", "3 0.5", ""}; }
+
 void run_pace_plan(std::string_view input) {
   const std::optional<wire::PacePlan> plan = wire::parse_pace_plan(std::string(input));
   if (!plan) return;
@@ -385,6 +413,15 @@ FuzzTarget fuzz_control_frames() {
 }
 
 FuzzTarget fuzz_pace_plan() { return {"pace_plan", run_pace_plan, pace_plan_seeds, {"action ", "group ", " -1"}}; }
+
+FuzzTarget fuzz_pace_report() {
+  return {"pace_report", run_pace_report, pace_report_seeds, {"step ", "late ", " nan", " -1", "1e309"}};
+}
+
+FuzzTarget fuzz_rate_points() {
+  return {
+      "rate_points", run_rate_points, rate_points_seeds, {"\n", "# ", " 1e309", " nan", " -1", "9223372036854775807"}};
+}
 
 FuzzTarget fuzz_handshake() {
   return {"handshake", run_handshake, handshake_seeds, {"\1", std::string_view("\x31\x48\x50\x47", 4)}};

@@ -117,6 +117,52 @@ TEST_CASE("weights that a step has spoilt are named when the loss shows it") {
   CHECK(mentions(end.errors, "of the weights 'w1' element ["));
 }
 
+TEST_CASE("weights that the last step has spoilt are written and named; of a checkpoint they are not written") {
+  const TwoStagePlan plan({.one_device = true}), two({});
+  const RunFolder folder;
+  const std::vector<std::string> spoils{"--data", folder.path, "--steps", "1", "--lr", "1e39"};
+  const auto with = [&](const std::string& flag, const std::string& path) {
+    std::vector<std::string> words = spoils;
+    words.insert(words.end(), {flag, path});
+    return words;
+  };
+  const std::string file = folder.path + "/spoilt.safetensors", kept = folder.path + "/kept";
+  const RunEnd serial = run_serial_process(plan.programs(), folder.path, with("--save", file));
+  CAPTURE(serial.errors);
+  CHECK(serial.exit_code == 1);
+  CHECK(mentions(serial.errors, "the saved weights are not finite: 'w"));
+  CHECK(std::filesystem::remove(file));
+  const AllEnds all = run_pipeline(two, folder.path, with("--save", file));
+  CAPTURE(all.errors);
+  CHECK(mentions(all.errors, "the saved weights are not finite: 'w"));
+  CHECK(all.ends[0].exit_code == 1);
+  CHECK(all.ends[1].exit_code == 0);
+  CHECK(errors_in(all.errors) == 1);
+  CHECK(std::filesystem::exists(file));
+  const RunEnd checkpoint = run_serial_process(plan.programs(), folder.path, with("--checkpoint", kept));
+  CAPTURE(checkpoint.errors);
+  CHECK(checkpoint.exit_code == 1);
+  CHECK(mentions(checkpoint.errors, "a checkpoint is not written, its weights are not finite: 'w"));
+  CHECK_FALSE(std::filesystem::exists(kept + "/step-1"));
+}
+
+TEST_CASE("the loss of an evaluation that is not finite ends a run with 1, behind its results") {
+  const TwoStagePlan plan({.one_device = true}), two({});
+  const RunFolder folder, evaluated;
+  evaluated.set("x.npy", 3, 2, kNan);
+  const std::vector<std::string> words{"--data", folder.path, "--eval-data", evaluated.path, "--steps", "2"};
+  const RunEnd serial = run_serial_process(plan.programs(), folder.path, words);
+  CAPTURE(serial.errors);
+  CHECK(serial.exit_code == 1);
+  CHECK(mentions(serial.errors, "the loss of the evaluation after step 2 is not a number"));
+  CHECK(mentions(serial.output, "evaluation after step 2"));
+  const AllEnds all = run_pipeline(two, folder.path, words);
+  CAPTURE(all.errors);
+  CHECK(mentions(all.errors, "the loss of the evaluation after step 2 is not a number"));
+  CHECK(all.ends[0].exit_code == 1);
+  CHECK(all.ends[1].exit_code == 0);
+}
+
 TEST_CASE("weights that are not finite are refused with their name and place before the first step") {
   const TwoStagePlan plan({.one_device = true});
   const RunFolder folder;
