@@ -59,9 +59,9 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
   graphpipe_output({"report", plan, "-o", file}, 2);
   graphpipe_output({"plan", model, "--loss", reference.loss, "--plan", plan, "-o", file}, 2);
   graphpipe_output({"run", "--pace", plan, "--steps", "1", "--trace", file}, 2);
-  nlohmann::json profile = nlohmann::json::parse(read_text(file));
+  nlohmann::ordered_json profile = nlohmann::ordered_json::parse(read_text(file));  // the schema comes first
   std::map<std::string, std::set<int>> sizes;
-  for (const nlohmann::json& row : profile["operators"]) {
+  for (const nlohmann::ordered_json& row : profile["operators"]) {
     sizes[row["signature"]].insert(row["samples"].get<int>());
     CHECK(row["forward_seconds"].get<double>() >= 0);
   }
@@ -69,7 +69,7 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
   for (const auto& [signature, measured] : sizes) CHECK(measured == std::set{1, 2, 4, 8});
 
   // Times that are no line: each operator takes a millisecond up to four samples, and one for each above.
-  for (nlohmann::json& row : profile["operators"]) {
+  for (nlohmann::ordered_json& row : profile["operators"]) {
     const bool all = row["samples"] == 8;
     for (const char* pass : {"forward_seconds", "input_gradient_seconds", "weight_gradient_seconds"})
       if (row.value(pass, 0.0) > 0) row[pass] = all ? 8e-3 : 1e-3;
