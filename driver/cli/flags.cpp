@@ -137,15 +137,6 @@ void training_flags(CLI::App& app, TrainingOptions& training) {
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
 }
 
-CLI::Option* execute_flag(CLI::App& app, PlanOptions& plan) {
-  return app
-      .add_option(
-          "--execute", plan.execute,
-          "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
-          "it, and what skips stages passes through them, as sequential pipelines do")
-      ->check(member_of(ir::execution_name, ir::Execution::kChain));
-}
-
 // What every planner is asked, whichever is used.
 void problem_flags(CLI::App& app, PlanOptions& plan) {
   std::string presets;
@@ -166,7 +157,11 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
-  execute_flag(app, plan)->default_str("graph");
+  app.add_option("--execute", plan.execute,
+                 "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
+                 "it, and what skips stages passes through them, as sequential pipelines do")
+      ->check(member_of(ir::execution_name, ir::Execution::kChain))
+      ->default_str("graph");
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);

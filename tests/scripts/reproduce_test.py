@@ -148,6 +148,12 @@ class Plans(unittest.TestCase):
                 with self.subTest(devices=devices, fixed=fixed):
                     self.assertLessEqual(free["simulated_step"], plan.result()["simulated_step"] * (1 + 1e-6))  # what moves have to be worth
 
+    def test_auto_is_not_behind_itself_with_its_own_number_of_stages(self):
+        # Two branches, where all sizes together were searched less well than with the stages fixed.
+        free, fixed = (self.planner.plan("candle_uno", 4, flags, branches=2, batch=256).result() for flags in ([], ["--stages", 4]))
+        self.assertEqual(len(free["stages"]), 4)
+        self.assertLessEqual(free["simulated_step"], fixed["simulated_step"] * (1 + 1e-6))
+
     def test_what_fits_nowhere_is_a_row_without_a_plan(self):
         self.assertIsNone(self.planner.plan("candle_uno", 1, ["--planner", "data-parallel"], branches=20).result())
         row = REPRODUCE.pair({}, lambda: None, lambda: None, None)
