@@ -17,6 +17,8 @@ inline constexpr std::string_view kSumHeader = "ATen/ops/sum.h", kMulHeader = "A
                                   kWhereHeader = "ATen/ops/where.h";
 /// For graphpipe::runtime::concat, index and index_put, which replace at::cat and similar functions.
 inline constexpr std::string_view kTensorLists = "runtime/kernels/tensor_lists.h";
+/// For graphpipe::runtime::scatter_add, which replaces at::scatter_add.
+inline constexpr std::string_view kFixedOrder = "runtime/kernels/fixed_order.h";
 
 /// A double literal that reads back to the same bits: "0.5", "1e-05", "-std::numeric_limits<double>::infinity()".
 std::string number(double value);

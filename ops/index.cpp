@@ -179,9 +179,9 @@ void emit_gather_elements_gradient(Emitter& emitter) {
   const int axis = checked_axis(emitter.node(), shape);
   const std::string indices = positive_indices(emitter, 1, shape, axis);
   emitter.assign(0,
-                 text("at::scatter_add(", emitter.in(0), ".new_zeros(", emitter.dims(shape), "), ", axis, ", ", indices,
-                      ", ", emitter.in(0), ")"),
-                 "ATen/ops/scatter_add.h");
+                 text("graphpipe::runtime::scatter_add(", emitter.in(0), ".new_zeros(", emitter.dims(shape), "), ",
+                      axis, ", ", indices, ", ", emitter.in(0), ")"),
+                 kFixedOrder);
 }
 
 // --- entries ---

@@ -80,7 +80,7 @@ void emit_scatter_elements(Emitter& emitter) {
   if (reduction == ScatterReduction::kNone)
     return emitter.assign(0, text("at::scatter", operands), "ATen/ops/scatter.h");
   if (reduction == ScatterReduction::kAdd)
-    return emitter.assign(0, text("at::scatter_add", operands), "ATen/ops/scatter_add.h");
+    return emitter.assign(0, text("graphpipe::runtime::scatter_add", operands), kFixedOrder);
   emitter.assign(0, scatter_reduce_call(emitter, emitter.in(0), axis, indices, updates, reduction),
                  "ATen/ops/scatter_reduce.h");
 }
@@ -154,8 +154,8 @@ class ReducedGradient {
     return text("at::gather(", everywhere, ", ", axis_, ", ", indices_, ")");
   }
   std::string summed(std::string_view data, std::string_view updates) const {
-    emitter_.include("ATen/ops/scatter_add.h");
-    return text("at::scatter_add(", data, ", ", axis_, ", ", indices_, ", ", updates, ")");
+    emitter_.include(kFixedOrder);
+    return text("graphpipe::runtime::scatter_add(", data, ", ", axis_, ", ", indices_, ", ", updates, ")");
   }
   std::string reduced(std::string_view data, std::string_view updates) const {
     return scatter_reduce_call(emitter_, data, axis_, indices_, updates, reduction_);
@@ -188,8 +188,7 @@ void emit_reduced_gradient_of_data(Emitter& emitter) {
         "ATen/ops/scatter_reduce.h");
   const std::string data_wins = gradient.wins("data_wins", 2, emitter.in(4));
   const std::string update_wins = gradient.wins("update_wins", 3, gradient.at_updates(emitter.in(4)));
-  emitter.assign(0, text(all, ".mul(", data_wins, ").div(", gradient.summed(data_wins, update_wins), ")"),
-                 "ATen/ops/scatter_add.h");
+  emitter.assign(0, text(all, ".mul(", data_wins, ").div(", gradient.summed(data_wins, update_wins), ")"), kFixedOrder);
 }
 
 /// The product of the other factors at the update's position: if there are no zeros among them, the product of all

@@ -88,6 +88,10 @@ class Cuda final : public Device {
     load_kernels();
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(index);
+    // The same bits in every run: cuDNN has algorithms that add in the order in which threads arrive, and its attention
+    // is not among those of kernels/gpu_attention.h.
+    at::globalContext().setDeterministicCuDNN(true);
+    at::globalContext().setSDPUseCuDNN(false);
   }
   int32_t gpu() const override { return device_.index(); }
   at::Tensor upload(const at::Tensor& host) const override {

@@ -15,11 +15,12 @@
 #include <vector>
 
 #include "runtime/kernels/attention_loops.h"
+#include "runtime/kernels/gpu_attention.h"
 
 namespace graphpipe::runtime {
 namespace {
 
-/// What attention_loops.h supports; for other types LibTorch's operators compute all scores.
+/// What attention_loops.h supports. Where no GPU kernel does either, LibTorch's operators compute all scores.
 bool loops_take(const at::Tensor& q) {
   const at::ScalarType type = q.scalar_type();
   return q.is_cpu() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
@@ -107,16 +108,35 @@ at::Tensor scores_gradient(const at::Tensor& gradient, const at::Tensor& v, cons
   return weights.mul(at::matmul(gradient, v.mT()).sub(inner));
 }
 
+std::tuple<at::Tensor, at::Tensor> attention_of_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                       const at::Tensor& mask, bool causal, double scale) {
+  const at::Tensor scores = scores_of(q, k, mask, causal, scale).to(at::toOpMathType(q.scalar_type()));
+  at::Tensor rows = at::logsumexp(scores, -1);
+  return {at::matmul(weights_of(scores, rows, q), v), rows};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> gradient_of_scores(const at::Tensor& gradient, const at::Tensor& q,
+                                                                  const at::Tensor& k, const at::Tensor& v,
+                                                                  const at::Tensor& result, const at::Tensor& rows,
+                                                                  const at::Tensor& mask, bool causal, double scale) {
+  const at::Tensor weights = weights_of(scores_of(q, k, mask, causal, scale), rows, q);
+  const at::Tensor of_scores = scores_gradient(gradient, v, result, weights).mul(scale);
+  return {at::matmul(of_scores, k), at::matmul(of_scores.mT(), q), at::matmul(weights.mT(), gradient)};
+}
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const at::Tensor& mask, bool causal, double scale) {
-  if (!loops_take(q) || is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask)) {
-    const at::Tensor scores = scores_of(q, k, mask, causal, scale).to(at::toOpMathType(q.scalar_type()));
-    at::Tensor rows = at::logsumexp(scores, -1);
-    return {at::matmul(weights_of(scores, rows, q), v), rows};
-  }
+  if (is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask))
+    return attention_of_scores(q, k, v, mask, causal, scale);
   const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
+  if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
+      kernel != GpuAttention::kNone) {
+    const auto [result, rows] = gpu_attention(kernel, queries, keys, values, causal, scale);
+    return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
+  }
+  if (!loops_take(q)) return attention_of_scores(q, k, v, mask, causal, scale);
   const at::Tensor added = expanded_mask(mask, q, k), result = empty_heads_like(queries);
   at::Tensor rows = at::empty(queries.sizes().slice(0, 3), queries.options().dtype(at::kFloat));
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
@@ -138,14 +158,17 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale) {
-  if (!loops_take(q)) {
-    const at::Tensor scores = scores_of(q, k, mask, causal, scale);
-    const at::Tensor weights = weights_of(scores, rows, q);
-    const at::Tensor of_scores = scores_gradient(gradient, v, result, weights).mul(scale);
-    return {at::matmul(of_scores, k), at::matmul(of_scores.mT(), q), at::matmul(weights.mT(), gradient)};
-  }
   const at::Tensor of_result = of_rank_4(gradient), queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
-  const at::Tensor results = of_rank_4(result), logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
+  const at::Tensor results = of_rank_4(result);
+  if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
+      kernel != GpuAttention::kNone) {
+    const at::Tensor of_heads = q.dim() == 3 ? rows.unsqueeze(1) : rows;
+    const auto [of_q, of_k, of_v] =
+        gpu_attention_gradient(kernel, of_result, queries, keys, values, results, of_heads, causal, scale);
+    return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
+  }
+  if (!loops_take(q)) return gradient_of_scores(gradient, q, k, v, result, rows, mask, causal, scale);
+  const at::Tensor logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
   const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
   for_type(q.scalar_type(), [&]<typename T>(T) {

@@ -1,7 +1,7 @@
 #pragma once
 // Softmax(scale * q k^T + mask) v, and its gradients, without materialising all scores: only the logarithm of the sum
 // of exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs with our own loops
-// (attention_loops.h).
+// (attention_loops.h), on GPUs with LibTorch's kernels where it has one (gpu_attention.h).
 //
 // Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are equal in all of them;
 // mask, if defined, of their floating type and broadcast to [.., Q, K]. A row that is fully masked, with negative

@@ -12,10 +12,12 @@
 #include "runtime/error.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/attention_loops.h"
+#include "runtime/kernels/fixed_order.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
+#include "tests/ops_run/test_device.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -25,7 +27,7 @@ at::Tensor seeded(at::IntArrayRef sizes, uint64_t seed) {
 }
 
 double largest_difference(const at::Tensor& found, const at::Tensor& expected) {
-  return (found.to(at::kDouble) - expected).abs().max().item<double>();
+  return (found.cpu().to(at::kDouble) - expected).abs().max().item<double>();
 }
 
 }  // namespace
@@ -147,7 +149,8 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
   for (const AttentionCase& each :
        {AttentionCase{1, 1, 1, false, false}, AttentionCase{3, 5, 4, false, true}, AttentionCase{5, 3, 17, true, false},
         AttentionCase{64, 64, 32, true, true}, AttentionCase{65, 130, 40, false, true},
-        AttentionCase{130, 65, 64, true, false}, AttentionCase{200, 200, 80, true, true}}) {
+        AttentionCase{130, 65, 64, true, false}, AttentionCase{200, 200, 80, true, true},
+        AttentionCase{197, 197, 64, false, false}, AttentionCase{128, 128, 32, true, false}}) {
     CAPTURE(each.rows);
     const at::Tensor q = seeded({2, 3, each.rows, each.width}, 8), k = seeded({2, 3, each.columns, each.width}, 9);
     const at::Tensor v = seeded({2, 3, each.columns, each.width}, 10), gradient = seeded(q.sizes(), 11);
@@ -160,7 +163,7 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       CAPTURE(static_cast<int>(type));
       const double tolerance = type == at::kFloat ? 1e-5 : type == at::kHalf ? 5e-3 : 5e-2;
-      const auto of_type = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
+      const auto of_type = [&](const at::Tensor& x) { return x.defined() ? ops_run::device().upload(x.to(type)) : x; };
       const auto [found, rows] = attention(of_type(q), of_type(k), of_type(v), of_type(mask), each.causal, 0.3);
       CHECK((found.scalar_type() == type));
       CHECK((rows.scalar_type() == at::kFloat));
@@ -171,6 +174,11 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
       CHECK(largest_difference(of_q, inputs[0].grad()) < 4 * tolerance);
       CHECK(largest_difference(of_k, inputs[1].grad()) < 4 * tolerance);
       CHECK(largest_difference(of_v, inputs[2].grad()) < 4 * tolerance);
+      const auto again = attention_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v), found, rows,
+                                            of_type(mask), each.causal, 0.3);
+      CHECK(std::get<0>(again).equal(of_q));
+      CHECK(std::get<1>(again).equal(of_k));
+      CHECK(std::get<2>(again).equal(of_v));
     }
   }
 }
@@ -217,6 +225,18 @@ TEST_CASE("a row that a mask hides with one large number has the weights of its 
       CHECK(largest_difference(of_v, inputs[2].grad()) < 1e-3);
     }
   }
+}
+
+TEST_CASE("numbers that meet in one element are added in the same order in every run") {
+  const c10::InferenceMode no_autograd;
+  const at::Tensor updates = ops_run::device().upload(seeded({1 << 16, 3}, 22));
+  const at::Tensor indices = at::arange(updates.size(0)).remainder(7).unsqueeze(1).expand(updates.sizes());
+  const at::Tensor places = ops_run::device().upload(indices.contiguous());
+  const auto sum = [&] { return runtime::scatter_add(updates.new_zeros({7, 3}), 0, places, updates); };
+  const at::Tensor first = sum(), wide = at::zeros({7, 3}, at::kDouble);
+  for (int run = 0; run < 8; ++run) CHECK(sum().equal(first));
+  CHECK(largest_difference(first, wide.scatter_add(0, indices, updates.cpu().to(at::kDouble))) < 1e-3);
+  CHECK(!at::globalContext().deterministicAlgorithms());
 }
 
 TEST_CASE("attention is the same with vectors of any width") {

@@ -6,8 +6,7 @@
 //   - beside its outputs a kernel holds no more memory than the dictionary says;
 //   - the gradient that the row builds equals LibTorch's autograd through the emitted forward, and central differences
 //     of it, in float64.
-//
-// With GRAPHPIPE_TEST_DEVICE=cuda, in a build with CUDA, the functions run on the GPU (scripts/gpu-check).
+// The functions run on the device of test_device.h.
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -15,16 +14,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <string>
 
-#include "runtime/device/device.h"
 #include "runtime/tensors.h"
 #include "tests/ops_run/case_table.h"
 #include "tests/ops_run/memory_marks.h"
 #include "tests/ops_run/reference.h"
+#include "tests/ops_run/test_device.h"
 #include "wire/element_type.h"
 
 namespace graphpipe::ops_run {
@@ -32,17 +30,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Where the functions run; tensors of the test lie on the CPU.
-const runtime::Device& device() {
-  static const std::unique_ptr<runtime::Device> opened = [] {
-    const char* name = std::getenv("GRAPHPIPE_TEST_DEVICE");
-    return runtime::open_device(name == nullptr ? "cpu" : name, 0);
-  }();
-  return *opened;
-}
-
-/// Before the first tensor: LibTorch asks once which kernels there are.
-[[maybe_unused]] const bool is_open = (device(), true);
 [[maybe_unused]] const bool are_bytes_counted = (runtime::count_tensor_bytes(), true);
 
 std::vector<int64_t> sizes_at(const TensorCase& tensor, int64_t samples) {
