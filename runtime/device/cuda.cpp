@@ -107,6 +107,11 @@ class Cuda final : public Device {
     return std::make_unique<PinnedDownload>(tensor, stream());
   }
   void* compute_stream() const override { return stream(); }
+  DeviceCopy copies() const override {
+    return [stream = stream()](void* to, const void* from, size_t bytes) {
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copy");
+    };
+  }
   void finish() const override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
   std::unique_ptr<DeviceClock> open_clock() const override { return std::make_unique<EventClock>(device_.index()); }
   int64_t held_bytes() const override {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/executor/step_arena.h"
+#include "runtime/transport/channel.h"
 
 namespace graphpipe::runtime {
 
@@ -44,6 +45,8 @@ class Device {
   virtual std::unique_ptr<Download> begin_download(const at::Tensor& tensor) const = 0;
   /// The stream that the stages' kernels run on (a cudaStream_t; null is the default stream, or no GPU).
   virtual void* compute_stream() const { return nullptr; }
+  /// Copies within the device's memory; null for the CPU.
+  virtual DeviceCopy copies() const { return {}; }
   /// Waits for what has been queued on it.
   virtual void finish() const {}
   /// Null if work is done when the call that requests it returns.

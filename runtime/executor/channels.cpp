@@ -36,13 +36,13 @@ std::vector<ChannelSpec> remote_channels(const std::vector<ChannelSpec>& specs) 
 }
 
 Channels::Channels(const PlanTable& plan, int32_t rank, const std::vector<ChannelSpec>& specs,
-                   std::unique_ptr<Transport> remote, double stall_seconds)
+                   std::unique_ptr<Transport> remote, double stall_seconds, DeviceCopy device_copy)
     : plan_(plan),
       rank_(rank),
       digest_(digest_prefix(plan.plan_digest)),
       stall_seconds_(stall_seconds),
       remote_(std::move(remote)) {
-  TransportSetup local;
+  TransportSetup local{.device_copy = std::move(device_copy)};
   size_t remote_count = 0;
   for (const ChannelSpec& spec : specs) {
     const bool is_local = spec.from_rank == spec.to_rank;
@@ -123,7 +123,8 @@ void Channels::receive_bytes(PendingMessage& pending, const ChannelKey& key, std
 
 bool Channels::takes_device_memory(const ChannelKey& key) const {
   const auto found = ends_.find(key);
-  return remote_ && found != ends_.end() && !found->second.local && remote_->takes_device_memory(key.kind);
+  if (found == ends_.end()) return false;
+  return (found->second.local ? *loopback_ : *remote_).takes_device_memory(key.kind);
 }
 
 bool Channels::progress() {

@@ -43,8 +43,9 @@ using StagePlace = std::pair<int32_t, int32_t>;
 class Channels {
  public:
   /// `remote` may be null if no channel leaves this rank; its channels are the remote ones of `specs` in order.
+  /// `device_copy`: of the device whose tensors pass (Device::copies()).
   Channels(const PlanTable& plan, int32_t rank, const std::vector<ChannelSpec>& specs,
-           std::unique_ptr<Transport> remote, double stall_seconds);
+           std::unique_ptr<Transport> remote, double stall_seconds, DeviceCopy device_copy = {});
 
   /// Posts a contiguous tensor in memory that the channel can send from. The pending message keeps it alive.
   void send(PendingMessage& pending, const ChannelKey& key, at::Tensor tensor, int64_t step, wire::SampleRange range,

@@ -119,7 +119,8 @@ bool Rank::run() {
   device_ = open_device(options_.launch.device, rendezvous.local_rank);
   device_->plan_arena(program_.arena_bytes);
   channels_ = std::make_unique<Channels>(plan_, program_.device, resolved.channels,
-                                         open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_));
+                                         open_transport(rendezvous, resolved.channels), stall_seconds(plan_, options_),
+                                         device_->copies());
   if (program_.device == 0) check_outputs(plan_, options_, folder);
   load_stages(resolved, folder);
   open_checkpoints(folder);

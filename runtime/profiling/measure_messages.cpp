@@ -102,7 +102,7 @@ double seconds_of_item(const TwoStages& stages, int32_t rank, std::unique_ptr<Tr
   std::vector<StageState> states;
   for (const Instance& instance : stages.resolved.instances)
     states.push_back({.entry = instance.entry, .optimizer = Optimizer("sgd", {})});
-  Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds);
+  Channels channels(stages.plan, rank, stages.resolved.channels, std::move(transport), kStallSeconds, device.copies());
   const UpdateSettings updates;
   Executor executor(stages.plan, stages.resolved, channels, *data, device, states, 0, updates);
   std::vector<double> seconds;

@@ -110,7 +110,8 @@ class ModelMeter {
 void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
-  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_));
+  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_),
+                    device_.copies());
   Executor executor(trial.plan, trial.resolved, channels, *data_, device_, states_, seed_of(*program_.plan, options_),
                     settings_);
   std::vector<std::vector<double>> of_mark(marks_.size());

@@ -11,6 +11,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -163,6 +164,9 @@ class Store {
 
 class ControlPlane;
 
+/// Copies bytes within a GPU's memory, in the order of the work queued there.
+using DeviceCopy = std::function<void(void* to, const void* from, size_t bytes)>;
+
 /// What a transport is opened with. `channels` are those with one end on this rank and the other end on another rank.
 struct TransportSetup {
   int32_t rank = 0;
@@ -185,6 +189,8 @@ struct TransportSetup {
   double open_seconds = 60;
   /// Device::compute_stream(), for transports that take device memory.
   void* compute_stream = nullptr;
+  /// Device::copies(), for loopback: with it, it moves tensors of stages in the GPU's memory.
+  DeviceCopy device_copy;
 };
 
 /// Channels of this process to itself.

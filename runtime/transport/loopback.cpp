@@ -1,4 +1,4 @@
-// Channels of a rank to itself: the bytes are copied when both ends are posted.
+// Channels of a rank to itself: the bytes are copied when both ends are posted, on a GPU within its memory.
 
 #include <cstring>
 #include <deque>
@@ -11,8 +11,9 @@ namespace {
 
 class Loopback final : public Transport {
  public:
-  explicit Loopback(size_t channels) : ends_(channels) {}
+  explicit Loopback(const TransportSetup& setup) : device_copy_(setup.device_copy), ends_(setup.channels.size()) {}
   const char* name() const override { return "loopback"; }
+  bool takes_device_memory(ChannelKind kind) const override { return device_copy_ && carries_tensors(kind); }
 
   void post_send(size_t channel, Message& message) override {
     ends_[channel].sends.push_back(&message);
@@ -30,13 +31,14 @@ class Loopback final : public Transport {
     std::deque<Message*> sends, receives;
   };
 
-  static bool match(Ends& ends) {
+  bool match(Ends& ends) const {
     if (ends.sends.empty() || ends.receives.empty()) return false;
     Message& send = *ends.sends.front();
     Message& receive = *ends.receives.front();
     check_received(receive, send.header);
     const auto bytes = static_cast<size_t>(send.header.bytes);
     if (receive.sink != nullptr) receive.sink->assign(send.data, send.data + bytes);
+    else if (takes_device_memory(send.header.key.kind)) device_copy_(receive.data, send.data, bytes);
     else if (receive.adds) add_floats(receive.data, send.data, bytes);
     else if (bytes > 0) std::memcpy(receive.data, send.data, bytes);
     receive.header.arrives = send.header.arrives;
@@ -46,14 +48,13 @@ class Loopback final : public Transport {
     return true;
   }
 
+  DeviceCopy device_copy_;
   std::vector<Ends> ends_;
   bool moved_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> open_loopback(const TransportSetup& setup) {
-  return std::make_unique<Loopback>(setup.channels.size());
-}
+std::unique_ptr<Transport> open_loopback(const TransportSetup& setup) { return std::make_unique<Loopback>(setup); }
 
 }  // namespace graphpipe::runtime

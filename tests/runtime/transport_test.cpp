@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -269,12 +270,7 @@ TEST_CASE("NCCL asks for memory for as many messages as are under way, not for e
 TEST_CASE("loopback matches sends and receives in either order") {
   const auto loopback = open_loopback({.channels = {{{}, 0, 0, 64}}});
   Bytes bytes = pattern(64, 3), first(64), second(64);
-  const auto make = [](Bytes& data) {
-    Bytes dummy(data.size());
-    Message out = message(0, data);
-    return out;
-  };
-  Message out1 = make(bytes), out2 = make(bytes), in1 = make(first), in2 = make(second);
+  Message out1 = message(0, bytes), out2 = message(0, bytes), in1 = message(0, first), in2 = message(0, second);
   loopback->post_send(0, out1);
   CHECK_FALSE(out1.done);
   loopback->post_receive(0, in1);
@@ -284,6 +280,27 @@ TEST_CASE("loopback matches sends and receives in either order") {
   CHECK((first == bytes && second == bytes));
   CHECK(loopback->progress());
   CHECK_FALSE(loopback->progress());
+}
+
+TEST_CASE("loopback copies tensors of stages with the device's copy, and what the host gathers without it") {
+  int device_copies = 0;
+  const auto loopback = open_loopback({.channels = {{{}, 0, 0, 64}, {{ChannelKind::kGather}, 0, 0, 64}},
+                                       .device_copy = [&](void* to, const void* from, size_t bytes) {
+                                         ++device_copies;
+                                         std::memcpy(to, from, bytes);
+                                       }});
+  CHECK(loopback->takes_device_memory(ChannelKind::kForward));
+  CHECK_FALSE(loopback->takes_device_memory(ChannelKind::kGather));
+  CHECK_FALSE(open_loopback({})->takes_device_memory(ChannelKind::kForward));
+  for (size_t channel = 0; channel < 2; ++channel) {
+    Bytes bytes = pattern(64, 3), received(64);
+    Message out = message(0, bytes), in = message(0, received);
+    out.header.key.kind = in.header.key.kind = channel == 0 ? ChannelKind::kForward : ChannelKind::kGather;
+    loopback->post_send(channel, out);
+    loopback->post_receive(channel, in);
+    CHECK(received == bytes);
+    CHECK(device_copies == 1);
+  }
 }
 
 TEST_CASE("a SegmentDescriptor survives its text form; hostile ones are refused") {
