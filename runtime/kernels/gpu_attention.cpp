@@ -17,6 +17,8 @@
 namespace graphpipe::runtime {
 namespace {
 
+/// The flash kernels need a width of so many numbers, to which LibTorch's own callers pad.
+constexpr int64_t kFlashWidth = 8;
 /// The memory-efficient kernels read and write logarithms of so many rows at a time.
 constexpr int64_t kRowsPadded = 32;
 
@@ -34,7 +36,7 @@ GpuAttention gpu_attention_kernel(const at::Tensor& q, const at::Tensor& k, cons
   if (!q.is_cuda() || mask.defined()) return GpuAttention::kNone;
   switch (static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, {}, /*dropout_p=*/0.0, causal, scale))) {
     case at::SDPBackend::flash_attention:
-      return GpuAttention::kFlash;
+      return q.size(-1) % kFlashWidth == 0 ? GpuAttention::kFlash : GpuAttention::kNone;
     case at::SDPBackend::efficient_attention:
       return GpuAttention::kEfficient;
     default:
