@@ -66,12 +66,6 @@ double min_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples 
   return cost::min_work(graph, size) / static_cast<double>(cluster.devices.size());
 }
 
-size_t elements_of(const SearchSpace& space) {
-  size_t count = 0;
-  for (const SearchChain& chain : space.chains) count += chain.elements.size();
-  return count;
-}
-
 /// The search of one space in one round.
 class Task {
  public:
@@ -119,7 +113,7 @@ class Task {
     for (double slack : options_.slacks)
       if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
     // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
-    if (!usable && elements_of(space_) <= kMaxElementsForFlights) search_flights({&evaluator}, false, best->t);
+    if (!usable && space_.elements() <= kMaxElementsForFlights) search_flights({&evaluator}, false, best->t);
   }
 
   void search_flights(const std::vector<StageEvaluator*>& evaluators, bool blind_first, double guess) {
@@ -156,7 +150,7 @@ class Rounds {
          const DeviceBudget& budget, const Deadline& deadline, Candidates& found)
       : request_(request), spaces_(spaces), options_(options), budget_(budget), deadline_(deadline), found_(found) {
     size_t elements = 0;
-    for (const SearchSpace& space : spaces) elements = std::max(elements, elements_of(space));
+    for (const SearchSpace& space : spaces) elements = std::max(elements, space.elements());
     may_stop_ = elements > kManyElements;
   }
 

@@ -12,6 +12,12 @@ namespace graphpipe::partitioner {
 
 namespace {
 
+/// Parts of a graph are searched again for each flight that may lie below them, and turnarounds of all sums of stages
+/// would make thousands of them. In spaces of more elements they are rounded up to so many parts of a round, which only
+/// counts too many samples in flight.
+constexpr size_t kMaxElementsForExactFlights = 20;
+constexpr double kPartsOfRound = 8;
+
 std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turnaround}; }
 
 }  // namespace
@@ -22,7 +28,8 @@ PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> ev
       evaluators_(std::move(evaluators)),
       batch_(batch),
       deadline_(deadline),
-      outside_(space, {evaluators_.begin(), evaluators_.end()}) {}
+      outside_(space, {evaluators_.begin(), evaluators_.end()}),
+      rounds_flights_(space.elements() > kMaxElementsForExactFlights) {}
 
 const SearchElement& PipelineDp::element(int chain, int index) const {
   return space_.chains[static_cast<size_t>(chain)].elements[static_cast<size_t>(index)];
@@ -75,6 +82,10 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
       const std::vector<cost::Flight> readers =
           below.flight.samples > 0 ? std::vector{below.flight} : std::vector<cost::Flight>{};
       state.flight = cost::flight_of(option.flight, readers, t_, batch_.count);
+      if (rounds_flights_) {
+        const double step = static_cast<double>(state.flight.round) / kPartsOfRound;
+        state.flight.turnaround = std::ceil(state.flight.turnaround / step) * step;
+      }
       samples = state.flight.samples;
     }
     const double lacking = option.memory(samples) - limits_.memory;

@@ -125,6 +125,12 @@ Items make_items(const ir::PlanGraph& graph) {
   return items;
 }
 
+size_t SearchSpace::elements() const {
+  size_t count = 0;
+  for (const SearchChain& chain : chains) count += chain.elements.size();
+  return count;
+}
+
 SearchSpace space_of_tree(const SpTree& tree, const Items& items, double smallest) {
   return TreeSpace(items, smallest).run(tree);
 }

@@ -43,6 +43,8 @@ struct SearchChain {
 struct SearchSpace {
   /// Chains below their parents; the last is the whole graph.
   std::vector<SearchChain> chains;
+  /// Elements of all chains.
+  size_t elements() const;
 };
 
 /// The space of a series-parallel tree of the items. Subtrees and neighbours in a chain whose weight together is below

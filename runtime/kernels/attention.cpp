@@ -84,59 +84,68 @@ void for_type(at::ScalarType type, const Function& function) {
   else function(float());
 }
 
-/// Computes all scores; used if no kernel can do without them.
-at::Tensor scores_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, bool causal, double scale) {
-  // Scaled first: products of 16-bit values could overflow.
-  at::Tensor scores = at::matmul(q.mul(scale), k.mT());
-  if (mask.defined()) scores = scores.add(mask);
-  if (!causal) return scores;
-  const at::Tensor later = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).triu(1);
-  return scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-}
+/// Attention that computes all scores, used if no kernel can do without them: in float32 for narrower types, whose
+/// weights would be rounded with the scores.
+class AllScores {
+ public:
+  AllScores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal,
+            double scale)
+      : type_(q.scalar_type()), scale_(scale), q_(widened(q)), k_(widened(k)), v_(widened(v)) {
+    // Scaled first: products of 16-bit values could overflow.
+    scores_ = at::matmul(q_.mul(scale), k_.mT());
+    if (mask.defined()) scores_ = scores_.add(widened(mask));
+    if (!causal) return;
+    const at::Tensor later = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).triu(1);
+    scores_ = scores_.masked_fill(later, -std::numeric_limits<double>::infinity());
+  }
 
-/// The weights of the scores. The rows' logarithms tell which rows are fully masked, and have no weights; they cannot
-/// be used for more, since a mask that adds a large number to a whole row makes them lose the sum to rounding.
-at::Tensor weights_of(const at::Tensor& scores, const at::Tensor& rows, const at::Tensor& q) {
-  const at::Tensor hidden = rows.isneginf().unsqueeze(-1);
-  return scores.to(rows.scalar_type()).masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0).to(q.scalar_type());
-}
+  std::tuple<at::Tensor, at::Tensor> result() const {
+    at::Tensor rows = at::logsumexp(scores_, -1);
+    return {at::matmul(weights(rows), v_).to(type_), rows};
+  }
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients(const at::Tensor& gradient, const at::Tensor& result,
+                                                           const at::Tensor& rows) const {
+    const at::Tensor weights_of_rows = weights(rows), of_result = widened(gradient);
+    const at::Tensor of_scores = scores_gradient(of_result, widened(result), weights_of_rows).mul(scale_);
+    return {at::matmul(of_scores, k_).to(type_), at::matmul(of_scores.mT(), q_).to(type_),
+            at::matmul(weights_of_rows.mT(), of_result).to(type_)};
+  }
+  at::Tensor mask_gradient(const at::Tensor& gradient, const at::Tensor& result, const at::Tensor& rows) const {
+    return scores_gradient(widened(gradient), widened(result), weights(rows)).to(type_);
+  }
 
-/// The gradient of the scaled scores.
-at::Tensor scores_gradient(const at::Tensor& gradient, const at::Tensor& v, const at::Tensor& result,
-                           const at::Tensor& weights) {
-  const at::Tensor inner = gradient.mul(result).sum(-1, /*keepdim=*/true);
-  return weights.mul(at::matmul(gradient, v.mT()).sub(inner));
-}
+ private:
+  at::Tensor widened(const at::Tensor& tensor) const { return tensor.to(at::toOpMathType(type_)); }
 
-std::tuple<at::Tensor, at::Tensor> attention_of_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                                       const at::Tensor& mask, bool causal, double scale) {
-  const at::Tensor scores = scores_of(q, k, mask, causal, scale).to(at::toOpMathType(q.scalar_type()));
-  at::Tensor rows = at::logsumexp(scores, -1);
-  return {at::matmul(weights_of(scores, rows, q), v), rows};
-}
+  /// The weights of the scores. The rows' logarithms tell which rows are fully masked, and have no weights; they cannot
+  /// be used for more, since a mask that adds a large number to a whole row makes them lose the sum to rounding.
+  at::Tensor weights(const at::Tensor& rows) const {
+    const at::Tensor hidden = rows.isneginf().unsqueeze(-1);
+    return scores_.masked_fill(hidden, 0).softmax(-1).masked_fill(hidden, 0);
+  }
+  at::Tensor scores_gradient(const at::Tensor& gradient, const at::Tensor& result, const at::Tensor& weights) const {
+    const at::Tensor inner = gradient.mul(result).sum(-1, /*keepdim=*/true);
+    return weights.mul(at::matmul(gradient, v_.mT()).sub(inner));
+  }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> gradient_of_scores(const at::Tensor& gradient, const at::Tensor& q,
-                                                                  const at::Tensor& k, const at::Tensor& v,
-                                                                  const at::Tensor& result, const at::Tensor& rows,
-                                                                  const at::Tensor& mask, bool causal, double scale) {
-  const at::Tensor weights = weights_of(scores_of(q, k, mask, causal, scale), rows, q);
-  const at::Tensor of_scores = scores_gradient(gradient, v, result, weights).mul(scale);
-  return {at::matmul(of_scores, k), at::matmul(of_scores.mT(), q), at::matmul(weights.mT(), gradient)};
-}
+  at::ScalarType type_;
+  double scale_;
+  at::Tensor q_, k_, v_, scores_;
+};
 
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                              const at::Tensor& mask, bool causal, double scale) {
   if (is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask))
-    return attention_of_scores(q, k, v, mask, causal, scale);
+    return AllScores(q, k, v, mask, causal, scale).result();
   const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
   if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
       kernel != GpuAttention::kNone) {
     const auto [result, rows] = gpu_attention(kernel, queries, keys, values, causal, scale);
     return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
   }
-  if (!loops_take(q)) return attention_of_scores(q, k, v, mask, causal, scale);
+  if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).result();
   const at::Tensor added = expanded_mask(mask, q, k), result = empty_heads_like(queries);
   at::Tensor rows = at::empty(queries.sizes().slice(0, 3), queries.options().dtype(at::kFloat));
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
@@ -167,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
         gpu_attention_gradient(kernel, of_result, queries, keys, values, results, of_heads, causal, scale);
     return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
   }
-  if (!loops_take(q)) return gradient_of_scores(gradient, q, k, v, result, rows, mask, causal, scale);
+  if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).gradients(gradient, result, rows);
   const at::Tensor logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
   const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
@@ -192,7 +201,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale) {
-  return scores_gradient(gradient, v, result, weights_of(scores_of(q, k, mask, causal, scale), rows, q));
+  return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows);
 }
 
 }  // namespace graphpipe::runtime

@@ -169,6 +169,11 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
       CHECK((rows.scalar_type() == at::kFloat));
       CHECK(largest_difference(found, wanted.detach()) < tolerance);
       CHECK(largest_difference(rows, wanted_rows.detach()) < tolerance);
+      // As autograd records it: with all scores.
+      const at::Tensor recorded = of_type(q).detach().requires_grad_(true);
+      const auto [all, all_rows] = attention(recorded, of_type(k), of_type(v), of_type(mask), each.causal, 0.3);
+      CHECK(largest_difference(all.detach(), wanted.detach()) < tolerance);
+      CHECK(largest_difference(all_rows.detach(), wanted_rows.detach()) < tolerance);
       const auto [of_q, of_k, of_v] = attention_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v), found,
                                                          rows, of_type(mask), each.causal, 0.3);
       CHECK(largest_difference(of_q, inputs[0].grad()) < 4 * tolerance);

@@ -298,7 +298,7 @@ TEST_CASE("loopback copies tensors of stages with the device's copy, and what th
     out.header.key.kind = in.header.key.kind = channel == 0 ? ChannelKind::kForward : ChannelKind::kGather;
     loopback->post_send(channel, out);
     loopback->post_receive(channel, in);
-    CHECK(received == bytes);
+    CHECK((received == bytes));
     CHECK(device_copies == 1);
   }
 }
