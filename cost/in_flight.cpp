@@ -27,7 +27,7 @@ int64_t ceil_samples(double samples, int64_t most) {
 
 }  // namespace
 
-Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, double period, int64_t batch) {
+Flight flight_of(const FlightStage& stage, std::span<const Flight> readers, double period, int64_t batch) {
   const int64_t round = stage.round();
   const int64_t most = round_up(batch, stage.micro_batch);
   const double own = static_cast<double>(round) * stage.seconds_per_sample / period;

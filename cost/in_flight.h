@@ -15,6 +15,7 @@
 // With equal rounds this is n(s) = max over t of n(t) - 1 + ceil(Q(s, t) / T) in items; with equal costs, no latency
 // and rounds that differ it is GraphPipe's n(s) = max over j of ceil_b(n(j) + max(r(s), r(j))).
 
+#include <span>
 #include <vector>
 
 #include "cost/stage_cost.h"
@@ -44,7 +45,7 @@ struct Flight {
 
 /// The rule for one stage, given its readers (none for a sink). `period` is seconds per sample, above zero; infinity
 /// gives the minimum number of samples that does not deadlock. Not above `batch` rounded up to whole micro-batches.
-Flight flight_of(const FlightStage& stage, const std::vector<Flight>& readers, double period, int64_t batch);
+Flight flight_of(const FlightStage& stage, std::span<const Flight> readers, double period, int64_t batch);
 
 FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost);
 

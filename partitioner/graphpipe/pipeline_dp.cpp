@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <span>
 
 #include "partitioner/graphpipe/first_that_works.h"
 #include "support/units.h"
@@ -16,7 +16,7 @@ namespace {
 /// would make thousands of them. In spaces of more elements they are rounded up to so many parts of a round, which only
 /// counts too many samples in flight.
 constexpr size_t kMaxElementsForExactFlights = 20;
-constexpr double kPartsOfRound = 8;
+constexpr double kPartsOfRound = 16;
 
 std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turnaround}; }
 
@@ -79,8 +79,7 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
     if (option.time_per_sample > t_) continue;
     int64_t samples = std::min(option.flight.round(), batch_.count);
     if (!limits_.blind) {
-      const std::vector<cost::Flight> readers =
-          below.flight.samples > 0 ? std::vector{below.flight} : std::vector<cost::Flight>{};
+      const std::span<const cost::Flight> readers(&below.flight, below.flight.samples > 0 ? 1 : 0);
       state.flight = cost::flight_of(option.flight, readers, t_, batch_.count);
       if (rounds_flights_) {
         const double step = static_cast<double>(state.flight.round) / kPartsOfRound;
