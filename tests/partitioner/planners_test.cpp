@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <set>
 
 #include "cost/in_flight.h"
 #include "cost/memory.h"
-#include "partitioner/candidates.h"
 #include "partitioner/check_plan.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/graphpipe/search_space.h"
@@ -234,39 +232,6 @@ TEST_CASE("with memory, a probe says yes exactly where brute force finds a plan 
   CHECK(no > 50);
 }
 
-TEST_CASE("on two long branches, where all sums of stages differ, what a probe with memory finds fits") {
-  constexpr size_t kBranch = 24;
-  std::mt19937_64 random(20261126);
-  std::uniform_real_distribution<double> seconds(0.5, 1.5);
-  std::vector<std::vector<size_t>> predecessors{{}};
-  std::vector<tests::NodePrice> prices;
-  for (size_t i = 0; i < 2 * kBranch; ++i) predecessors.push_back({i % kBranch == 0 ? 0 : i});
-  predecessors.push_back({kBranch, 2 * kBranch});
-  for (size_t i = 0; i < predecessors.size(); ++i)
-    prices.push_back({.seconds = seconds(random), .bytes = 1000, .weight_bytes = 1000});
-  const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
-  ir::Cluster cluster = ir::equal_devices(8);
-  const Items items = make_items(graph);
-  const SearchSpace space = space_of_tree(tree_of(graph), items, 0);
-  StageEvaluator evaluator(graph, cluster, Samples(4), 1, 8);
-  Deadline deadline(1e9, nullptr);
-  PipelineDp search(space, {&evaluator}, graph.batch, deadline);
-  int yes = 0, no = 0;
-  for (int64_t memory : {60'000, 120'000, 180'000}) {
-    for (ir::Device& device : cluster.devices) device.memory = Bytes(memory);
-    const PlanRequest request{.graph = &graph, .cluster = &cluster};
-    for (double t : {20.0, 24.0, 30.0}) {
-      CAPTURE(memory);
-      CAPTURE(t);
-      const auto found = search.probe(t, {.devices = 8, .stages = 6, .memory = static_cast<double>(memory), .blind = false});
-      ++(found ? yes : no);
-      if (found) CHECK(Candidates(request).add(*found));
-    }
-  }
-  CHECK(yes > 1);
-  CHECK(no > 1);
-}
-
 TEST_CASE("sequential finds the best cut of its line") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
@@ -436,32 +401,6 @@ TEST_CASE("stages may have different micro-batch sizes with equal rounds, never 
       for (const ir::StageChoice& choice : candidate.assignment.choice)
         CHECK(choice.micro_batch.count * choice.k ==
               candidate.assignment.choice[StageId(0u)].micro_batch.count * candidate.assignment.choice[StageId(0u)].k);
-  }
-}
-
-TEST_CASE("where nothing fits, the answer says by how much") {
-  const ir::PlanGraph graph = tests::chain_graph(3, {.seconds = 1, .bytes = 1, .weight_bytes = 1 << 20}, Samples(4));
-  ir::Cluster cluster = ir::equal_devices(3);
-  for (ir::Device& device : cluster.devices) device.memory = Bytes(1 << 20);
-  for (const char* name :
-       {"auto", "graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel", "exhaustive"}) {
-    CAPTURE(name);
-    const auto answer = plan(name, {.graph = &graph, .cluster = &cluster});
-    REQUIRE_FALSE(answer.ok());
-    CHECK(answer.problems().front().code == Code::kNoFeasiblePlan);
-    CHECK(answer.problems().front().message.find("MiB") != std::string::npos);
-  }
-}
-
-TEST_CASE("memory pressure leads to plans that fit") {
-  const ir::PlanGraph graph = tests::chain_graph(8, {.seconds = 1, .bytes = 1000, .weight_bytes = 1000}, Samples(16));
-  ir::Cluster cluster = ir::equal_devices(4);
-  for (ir::Device& device : cluster.devices) device.memory = Bytes(18000);
-  const auto answer = plan("graphpipe", {.graph = &graph, .cluster = &cluster});
-  REQUIRE(answer.ok());
-  for (const PlanCandidate& candidate : answer->candidates) {
-    ir::Assignment assignment = candidate.assignment;
-    CHECK(cost::in_flight(*build_stage_graph(graph, assignment), cluster).fits);
   }
 }
 

@@ -1,0 +1,75 @@
+// Plans where devices have hardly more memory than the model needs.
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "cost/in_flight.h"
+#include "partitioner/candidates.h"
+#include "partitioner/graphpipe/pipeline_dp.h"
+#include "partitioner/graphpipe/search_space.h"
+#include "partitioner/planner.h"
+#include "tests/support/plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::partitioner;
+
+TEST_CASE("where nothing fits, the answer says by how much") {
+  const ir::PlanGraph graph = tests::chain_graph(3, {.seconds = 1, .bytes = 1, .weight_bytes = 1 << 20}, Samples(4));
+  ir::Cluster cluster = ir::equal_devices(3);
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(1 << 20);
+  for (const char* name :
+       {"auto", "graphpipe", "sequential", "equal-split", "model-parallel", "data-parallel", "exhaustive"}) {
+    CAPTURE(name);
+    const auto answer = plan(name, {.graph = &graph, .cluster = &cluster});
+    REQUIRE_FALSE(answer.ok());
+    CHECK(answer.problems().front().code == Code::kNoFeasiblePlan);
+    CHECK(answer.problems().front().message.find("MiB") != std::string::npos);
+  }
+}
+
+TEST_CASE("memory pressure leads to plans that fit") {
+  const ir::PlanGraph graph = tests::chain_graph(8, {.seconds = 1, .bytes = 1000, .weight_bytes = 1000}, Samples(16));
+  ir::Cluster cluster = ir::equal_devices(4);
+  for (ir::Device& device : cluster.devices) device.memory = Bytes(18000);
+  const auto answer = plan("graphpipe", {.graph = &graph, .cluster = &cluster});
+  REQUIRE(answer.ok());
+  for (const PlanCandidate& candidate : answer->candidates) {
+    ir::Assignment assignment = candidate.assignment;
+    CHECK(cost::in_flight(*build_stage_graph(graph, assignment), cluster).fits);
+  }
+}
+
+TEST_CASE("on two long branches, where all sums of stages differ, what a probe with memory finds fits") {
+  constexpr size_t kBranch = 24;
+  std::mt19937_64 random(20261126);
+  std::uniform_real_distribution<double> seconds(0.5, 1.5);
+  std::vector<std::vector<size_t>> predecessors{{}};
+  std::vector<tests::NodePrice> prices;
+  for (size_t i = 0; i < 2 * kBranch; ++i) predecessors.push_back({i % kBranch == 0 ? 0 : i});
+  predecessors.push_back({kBranch, 2 * kBranch});
+  for (size_t i = 0; i < predecessors.size(); ++i)
+    prices.push_back({.seconds = seconds(random), .bytes = 1000, .weight_bytes = 1000});
+  const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
+  ir::Cluster cluster = ir::equal_devices(8);
+  const Items items = make_items(graph);
+  const SearchSpace space = space_of_tree(decompose(items.graph).value(), items, 0);
+  StageEvaluator evaluator(graph, cluster, Samples(4), 1, 8);
+  Deadline deadline(1e9, nullptr);
+  PipelineDp search(space, {&evaluator}, graph.batch, deadline);
+  int yes = 0, no = 0;
+  for (int64_t memory : {60'000, 120'000, 180'000}) {
+    for (ir::Device& device : cluster.devices) device.memory = Bytes(memory);
+    const PlanRequest request{.graph = &graph, .cluster = &cluster};
+    for (double t : {20.0, 24.0, 30.0}) {
+      CAPTURE(memory);
+      CAPTURE(t);
+      const auto found =
+          search.probe(t, {.devices = 8, .stages = 6, .memory = static_cast<double>(memory), .blind = false});
+      ++(found ? yes : no);
+      if (found) CHECK(Candidates(request).add(*found));
+    }
+  }
+  CHECK(yes > 1);
+  CHECK(no > 1);
+}
