@@ -83,7 +83,8 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
                        .drain = paths[stage].tail,
                        .reduce = with_reduction[stage].tail - paths[stage].tail,
                        .limiting = stage,
-                       .fits = flight.fits};
+                       .fits = flight.fits,
+                       .slowed_by_memory = slowdown > 1 + 1e-6};
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
   }
   return longest;

@@ -24,6 +24,8 @@ struct IterationTime {
   ir::StageId limiting;
   /// Whether the plan fits the devices' memory (cost::in_flight).
   bool fits = true;
+  /// Memory holds fewer samples in flight than the slowest stage could keep up with.
+  bool slowed_by_memory = false;
   double total() const { return warm_up + steady + drain + reduce; }
 };
 

@@ -164,6 +164,25 @@ Diagnostics naming_bindings(Diagnostics problems, const std::vector<ir::SymbolBi
   return problems;
 }
 
+/// Whether the outputs have a batch axis, in a model that is one sample get one, and hold for any number of samples.
+Status check_samples(const Prepared& prepared, const ImportRequest& request, const BatchChoice& batch,
+                     Lowering& lowering) {
+  if (request.spec.one_sample) return give_outputs_samples(lowering.graph());
+  GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
+  return check_two_batches(lowering.graph(), checked_batch(batch));
+}
+
+/// The batch that was bound, and a note where the file has a fixed one.
+void note_batch(const BatchChoice& batch, Imported& imported) {
+  imported.batch_symbol = ModelText(batch.symbol);
+  imported.traced_batch = batch.traced;
+  if (batch.traced > 0)
+    imported.notes.push_back({.code = Code::kBatchNotFound,
+                              .severity = Severity::kNote,
+                              .message = text("the file fixes the batch at ", batch.traced, "; it is re-bound"),
+                              .hint = kExportRecipe});
+}
+
 Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
   const GraphBody& body = prepared.model.graph;
   const std::string& path = request.spec.path.raw();
@@ -186,12 +205,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   collect_outputs(body, lowering);
   if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
   compare_shapes(body, lowering);
-  if (request.spec.one_sample) {
-    GP_TRY_VOID(give_outputs_samples(lowering.graph()));
-  } else {
-    GP_TRY_VOID(check_output_axes(prepared.declared_outputs, lowering.graph(), batch.symbol, lowering.suspects(0)));
-    GP_TRY_VOID(check_two_batches(lowering.graph(), checked_batch(batch)));
-  }
+  GP_TRY_VOID(check_samples(prepared, request, batch, lowering));
 
   Imported imported;
   imported.notes = std::move(lowering.notes());
@@ -213,13 +227,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
   imported.files = {path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));
-  imported.batch_symbol = ModelText(batch.symbol);
-  imported.traced_batch = batch.traced;
-  if (batch.traced > 0)
-    imported.notes.push_back({.code = Code::kBatchNotFound,
-                              .severity = Severity::kNote,
-                              .message = text("the file fixes the batch at ", batch.traced, "; it is re-bound"),
-                              .hint = kExportRecipe});
+  note_batch(batch, imported);
   return imported;
 }
 

@@ -70,21 +70,31 @@ bool only_shapes_rows(NodeContext& context, const Number& start, const Number& e
          !context.lowering().is_read_as_data(context.node().outputs[0]);
 }
 
+/// The axes and steps of a Slice with bounds on `count` of them.
+struct AxesAndSteps {
+  std::vector<int64_t> axes, steps;
+};
+Result<AxesAndSteps> axes_and_steps(NodeContext& context, size_t count) {
+  AxesAndSteps cuts{.axes = std::vector<int64_t>(count), .steps = std::vector<int64_t>(count, 1)};
+  std::iota(cuts.axes.begin(), cuts.axes.end(), 0);
+  if (context.has_input(3)) {
+    GP_TRY(cuts.axes, context.integers(3, "axes"));
+  }
+  if (context.has_input(4)) {
+    GP_TRY(cuts.steps, context.integers(4, "steps"));
+  }
+  if (cuts.axes.size() != count || cuts.steps.size() != count)
+    return context.problem(Code::kBadModel, "its operands have different lengths", "export the model again");
+  return cuts;
+}
+
 Status cut_axes(NodeContext& context) {
   const Known *starts = context.known(1), *ends = context.known(2);
   const std::optional<size_t> count = starts == nullptr ? std::nullopt : known_count(starts->shape);
   if (!count || ends == nullptr || known_count(ends->shape) != count)
     return context.problem(Code::kUnresolvedShape, "its bounds depend on data", "make them constants");
-  std::vector<int64_t> axes(*count), steps(*count, 1);
-  std::iota(axes.begin(), axes.end(), 0);
-  if (context.has_input(3)) {
-    GP_TRY(axes, context.integers(3, "axes"));
-  }
-  if (context.has_input(4)) {
-    GP_TRY(steps, context.integers(4, "steps"));
-  }
-  if (axes.size() != *count || steps.size() != *count)
-    return context.problem(Code::kBadModel, "its operands have different lengths", "export the model again");
+  GP_TRY(const AxesAndSteps given, axes_and_steps(context, *count));
+  const auto& [axes, steps] = given;
   std::vector<int64_t> cut_starts, cut_ends, cut_axes, cut_steps;
   ir::TensorType cut_type = context.type(0);
   bool only_type = false;

@@ -195,23 +195,28 @@ Result<ReducedAxes> reduced_axes(NodeContext& context, const Rows& rows, const s
   return result;
 }
 
-Status lower_rows_reduce(NodeContext& context) {
-  GP_TRY(const Rows rows, rows_input(context));
-  const std::string& op = context.node().op;
+/// The axes that the node reduces; none where it reduces nothing.
+Result<std::vector<int64_t>> axes_of_reduce(NodeContext& context, size_t rank) {
   std::vector<int64_t> given = context.ints_attribute("axes");
   if (context.has_input(1)) {
     GP_TRY(given, context.integers(1, "axes"));
   }
-  GP_TRY(std::vector<int64_t> axes, context.axes(given, rows.shape.size()));
-  const bool keeps = context.int_attribute("keepdims", 1) != 0;
-  if (axes.empty() && context.int_attribute("noop_with_empty_axes", 0) != 0) {
+  GP_TRY(std::vector<int64_t> axes, context.axes(given, rank));
+  if (!axes.empty() || context.int_attribute("noop_with_empty_axes", 0) != 0) return axes;
+  axes.resize(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+Status lower_rows_reduce(NodeContext& context) {
+  GP_TRY(const Rows rows, rows_input(context));
+  const std::string& op = context.node().op;
+  GP_TRY(const std::vector<int64_t> axes, axes_of_reduce(context, rows.shape.size()));
+  if (axes.empty()) {
     context.bind_alias();
     return Ok{};
   }
-  if (axes.empty()) {
-    axes.resize(rows.shape.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
+  const bool keeps = context.int_attribute("keepdims", 1) != 0;
   const bool joins = std::ranges::find(axes, static_cast<int64_t>(rows.selected.axis)) != axes.end();
   const ir::DType dtype = context.type(0).dtype;
   const bool extreme = op == "ReduceMax" || op == "ReduceMin";

@@ -127,11 +127,11 @@ ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) 
   return assignment;
 }
 
-bool Candidates::add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order) {
+MemoryFit Candidates::add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order) {
   ir::Assignment assignment = assignment_of(stages);
   for (ir::StageChoice& choice : assignment.choice) {
     for (ir::DeviceId& device : choice.devices) {
-      if (device.index() >= order.size()) return false;
+      if (device.index() >= order.size()) return MemoryFit::kNone;
       device = order[device.index()];
     }
     std::sort(choice.devices.begin(), choice.devices.end());
@@ -139,26 +139,26 @@ bool Candidates::add(const std::vector<FoundStage>& stages, const std::vector<ir
   return add(std::move(assignment));
 }
 
-bool Candidates::add(const std::vector<FoundStage>& stages) {
+MemoryFit Candidates::add(const std::vector<FoundStage>& stages) {
   ir::Assignment assignment = assignment_of(stages);
   // The first build numbers the stages.
   auto built = build_stage_graph(*request_.graph, assignment);
   if (!built.ok()) {
     refusal_ = built.problems().front().message;
-    return false;
+    return MemoryFit::kNone;
   }
   if (const Status forced = force_replicas(request_, assignment); !forced.ok()) {
     refusal_ = forced.problems().front().message;
-    return false;
+    return MemoryFit::kNone;
   }
   std::vector<ir::Assignment> others;
   if (devices_differ(*request_.graph, *request_.cluster)) {
     for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
     others = other_placements(*request_.graph, *request_.cluster, *built, assignment);
   }
-  bool usable = add(std::move(assignment));
-  for (const ir::Assignment& other : others) usable = add(other) || usable;
-  return usable;
+  MemoryFit fit = add(std::move(assignment));
+  for (const ir::Assignment& other : others) fit = std::max(fit, add(other));
+  return fit;
 }
 
 bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment) {
@@ -173,13 +173,13 @@ bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assign
   return any;
 }
 
-bool Candidates::add(ir::Assignment assignment) {
+MemoryFit Candidates::add(ir::Assignment assignment) {
   for (ir::StageChoice& choice : assignment.choice)
     if (choice.devices.size() < 2) choice.shard_optimizer_state = false;  // there is nothing to divide
   auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
     refusal_ = stages.problems().front().message;
-    return false;
+    return MemoryFit::kNone;
   }
   cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits && shard_states(request_, *stages, assignment))
@@ -187,12 +187,12 @@ bool Candidates::add(ir::Assignment assignment) {
   if (request_.limit_memory && !step.fits) {
     const cost::InFlight flight = cost::in_flight(*stages, *request_.cluster);
     note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));
-    return false;
+    return MemoryFit::kNone;
   }
   keep({.assignment = std::move(assignment),
         .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
         .step_seconds = closed_form(request_, *stages, step)});
-  return true;
+  return request_.limit_memory && step.slowed_by_memory ? MemoryFit::kSlowed : MemoryFit::kFree;
 }
 
 void Candidates::keep(PlanCandidate candidate) {

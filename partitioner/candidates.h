@@ -41,6 +41,10 @@ double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster)
 /// Whether some order of the plan may take less than `seconds`: to simulate a plan of many stages takes long.
 bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds);
 
+/// How a plan uses memory: not within its limits, with fewer samples in flight than its slowest stage could keep up
+/// with, or freely. A plan that breaks a rule fits no memory.
+enum class MemoryFit : uint8_t { kNone, kSlowed, kFree };
+
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.
 class Candidates {
@@ -49,14 +53,13 @@ class Candidates {
 
   /// Stages that work on the whole batch get it as their micro-batch. All get topological numbers, forced replicas, and
   /// devices in that order; where devices differ, also in
-  /// others (heterogeneous/device_order.h). Returns whether a plan is usable: it keeps the rules of build_stage_graph
-  /// and, where memory is limited, fits.
-  bool add(const std::vector<FoundStage>& stages);
+  /// others (heterogeneous/device_order.h). Returns the best fit among them; kFree where memory is not limited.
+  MemoryFit add(const std::vector<FoundStage>& stages);
   /// The same with the devices of an order, one stage after the other as they were found.
-  bool add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);
+  MemoryFit add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);
   /// The same for an assignment whose devices are kept. Where the request allows it and the plan does not fit
   /// otherwise, its stages divide the optimizer's state.
-  bool add(ir::Assignment assignment);
+  MemoryFit add(ir::Assignment assignment);
   /// A stage lacks at least so much.
   void note_shortfall(double bytes);
   /// Takes over what another search of the same request found.

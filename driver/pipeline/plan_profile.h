@@ -43,6 +43,9 @@ class ProfileProblem {
  private:
   explicit ProfileProblem(const Options& options) : options_(options) {}
   Status take_machine();
+  /// The links of --topology, or of devices that exchange the same with each other; sets devices_.
+  Result<std::vector<ir::LinkLevel>> take_levels(const std::vector<int>& machines);
+  Result<int> take_cpus() const;
   Status take_units();
   Status take_request();
 

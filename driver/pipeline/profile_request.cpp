@@ -100,55 +100,62 @@ Result<std::vector<ir::LinkLevel>> parse_topology(const std::string& text) {
   return levels;
 }
 
-Status ProfileProblem::take_machine() {
-  GP_TRY_VOID(check_machine_flags(options_.plan));
+Result<std::vector<ir::LinkLevel>> ProfileProblem::take_levels(const std::vector<int>& machines) {
   const ForeignOptions& foreign = options_.foreign;
   const ir::ProfileDefaults& file = profile_.defaults;
-  std::vector<int> machines;
-  if (!foreign.machines.empty()) {
-    GP_TRY(machines, parse_machines(foreign.machines));
-  }
-  std::vector<ir::LinkLevel> levels;
   if (!foreign.topology.empty()) {
     if (options_.plan.bandwidth > 0)
       return usage("--bandwidth", "--topology says how much each level of the machine carries",
                    "leave one of the two out");
-    GP_TRY(levels, parse_topology(foreign.topology));
+    GP_TRY(std::vector<ir::LinkLevel> levels, parse_topology(foreign.topology));
     devices_ = levels.back().group;
     if (options_.plan.devices > 0 && options_.plan.devices != devices_)
       return usage("--topology " + foreign.topology,
                    text("it has ", devices_, " devices, --devices says ", options_.plan.devices),
                    "leave one of the two out");
-  } else {
-    const double bandwidth = options_.plan.bandwidth > 0 ? options_.plan.bandwidth : file.bandwidth.value_or(1e9);
-    if (!(bandwidth > 0) || !std::isfinite(bandwidth))
-      return Diagnostic{.code = Code::kMalformedFile,
-                        .origin = ModelText(options_.plan.profile),
-                        .message = text("its devices exchange ", bandwidth, " bytes per second"),
-                        .hint = "say it with --bandwidth, for example --bandwidth 1e9"};
-    devices_ = static_cast<int>(options_.plan.devices);
-    if (devices_ <= 0) devices_ = machines.empty() ? file.devices.value_or(1) : machines.back();
-    if (devices_ < 1 || devices_ > kMaxDevices)
-      return Diagnostic{.code = Code::kBadProfile,
-                        .origin = ModelText(options_.plan.profile),
-                        .message = text("it is of ", devices_, " devices"),
-                        .hint = text("say how many with --devices, from 1 to ", kMaxDevices)};
-    levels = {{.group = devices_, .latency = Seconds(0), .bandwidth = BytesPerSecond(bandwidth)}};
+    return levels;
   }
+  const double bandwidth = options_.plan.bandwidth > 0 ? options_.plan.bandwidth : file.bandwidth.value_or(1e9);
+  if (!(bandwidth > 0) || !std::isfinite(bandwidth))
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(options_.plan.profile),
+                      .message = text("its devices exchange ", bandwidth, " bytes per second"),
+                      .hint = "say it with --bandwidth, for example --bandwidth 1e9"};
+  devices_ = static_cast<int>(options_.plan.devices);
+  if (devices_ <= 0) devices_ = machines.empty() ? file.devices.value_or(1) : machines.back();
+  if (devices_ < 1 || devices_ > kMaxDevices)
+    return Diagnostic{.code = Code::kBadProfile,
+                      .origin = ModelText(options_.plan.profile),
+                      .message = text("it is of ", devices_, " devices"),
+                      .hint = text("say how many with --devices, from 1 to ", kMaxDevices)};
+  return std::vector<ir::LinkLevel>{{.group = devices_, .latency = Seconds(0), .bandwidth = BytesPerSecond(bandwidth)}};
+}
+
+/// Only files of dnn-partitioning say how long a layer takes on a CPU.
+Result<int> ProfileProblem::take_cpus() const {
+  const int64_t given = options_.foreign.cpus;
+  if (profile_.format == ir::ProfileFormat::kDnnPartitioning)
+    return given >= 0 ? static_cast<int>(given) : std::clamp(profile_.defaults.cpus.value_or(0), 0, kMaxDevices);
+  if (given > 0)
+    return usage("--cpus", "the profile does not say how long a layer takes on a CPU",
+                 "leave it out; dnn-partitioning files say it");
+  return 0;
+}
+
+Status ProfileProblem::take_machine() {
+  GP_TRY_VOID(check_machine_flags(options_.plan));
+  std::vector<int> machines;
+  if (!options_.foreign.machines.empty()) {
+    GP_TRY(machines, parse_machines(options_.foreign.machines));
+  }
+  GP_TRY(std::vector<ir::LinkLevel> levels, take_levels(machines));
   if (!machines.empty() && machines.back() != devices_)
     return usage("--machines", text("they have ", machines.back(), " devices, the plan ", devices_),
                  "make the last number the number of devices");
-  // Only files of dnn-partitioning say how long a layer takes on a CPU.
-  const bool prices_cpus = profile_.format == ir::ProfileFormat::kDnnPartitioning;
-  if (!prices_cpus && foreign.cpus > 0)
-    return usage("--cpus", "the profile does not say how long a layer takes on a CPU",
-                 "leave it out; dnn-partitioning files say it");
-  const int cpus = !prices_cpus        ? 0
-                   : foreign.cpus >= 0 ? static_cast<int>(foreign.cpus)
-                                       : std::clamp(file.cpus.value_or(0), 0, kMaxDevices);
+  GP_TRY(const int cpus, take_cpus());
   double memory = kInfinity;
   if (options_.plan.memory > 0) memory = options_.plan.memory;
-  else if (file.memory.value_or(0) > 0) memory = *file.memory;
+  else if (profile_.defaults.memory.value_or(0) > 0) memory = *profile_.defaults.memory;
   request_.limit_memory = std::isfinite(memory);
 
   cluster_ = ir::equal_devices(devices_ + cpus);

@@ -109,11 +109,12 @@ class Task {
     DeviceCountDp search(space_, evaluator, size, limits_, deadline_);
     const auto best = search.smallest(bound_, most_);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
-    const bool usable = found_.add(best->stages);
+    const MemoryFit fit = found_.add(best->stages);
     for (double slack : options_.slacks)
       if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
     // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
-    if (!usable && space_.elements() <= kMaxElementsForFlights) search_flights({&evaluator}, false, best->t);
+    if (fit != MemoryFit::kFree && space_.elements() <= kMaxElementsForFlights)
+      search_flights({&evaluator}, false, best->t);
   }
 
   void search_flights(const std::vector<StageEvaluator*>& evaluators, bool blind_first, double guess) {
@@ -122,7 +123,7 @@ class Task {
     limits.blind = blind_first;
     auto best = search.smallest(guess, most_, limits);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
-    if (!found_.add(best->stages) && blind_first) {
+    if (found_.add(best->stages) != MemoryFit::kFree && blind_first) {
       limits.blind = false;
       best = search.smallest(best->t, most_, limits);
       if (!best) return found_.note_shortfall(search.smallest_shortfall());

@@ -67,16 +67,19 @@ PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph
   return small;
 }
 
-bool add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
+void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
                   Candidates& candidates) {
   ir::Assignment large = expand(small, request.graph->nodes.size(), assignment);
-  if (request.replicas.empty()) return candidates.add(std::move(large));
+  if (request.replicas.empty()) {
+    candidates.add(std::move(large));
+    return;
+  }
   // The large graph may number its stages in another order, so the replicas are forced again.
   std::vector<FoundStage> stages;
   for (const ir::StageChoice& choice : large.choice)
     stages.push_back({.micro_batch = choice.micro_batch, .k = choice.k, .recompute = choice.recompute});
   for (ir::PlanNodeId node : request.graph->node_ids()) stages[large.stage_of[node].index()].nodes.push_back(node);
-  return candidates.add(stages);
+  candidates.add(stages);
 }
 
 Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search(request, false); }

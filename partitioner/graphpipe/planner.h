@@ -31,7 +31,7 @@ size_t parts_for(const ir::Cluster& cluster);
 PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph);
 
 /// Adds a plan of a contracted graph to candidates of the large one.
-bool add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
+void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir::Assignment& assignment,
                   Candidates& candidates);
 
 }  // namespace graphpipe::partitioner
