@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "partitioner/auto/planner.h"
+#include "partitioner/baselines/shaped_split.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
@@ -25,6 +28,30 @@ Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest reque
   flowing->complete = best->complete = flowing->complete && best->complete;
   flowing->search_seconds = best->search_seconds = flowing->search_seconds + best->search_seconds;
   return flowing->candidates.front().step_seconds < best->candidates.front().step_seconds ? flowing : best;
+}
+
+Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch) {
+  const Result<PlanAnswer> first = plan_in_shape(request, shape);
+  if (shape == ir::StageShape::kReplicas) return first;
+  std::optional<PlanAnswer> best;
+  if (first) best = *first;
+  const auto rest = [&] {
+    PlanRequest left = with_time_left(request, watch);
+    if (best) left.known_step = best->candidates.front().step_seconds;
+    return left;
+  };
+  const auto take = [&](Result<PlanAnswer> answer) {
+    if (answer) merge_answers(best, std::move(*answer));
+  };
+  if (shape == ir::StageShape::kLoop && !request.stages) {
+    PlanRequest one = rest();
+    one.stages = static_cast<int>(request.cluster->devices.size());
+    take(plan_in_shape(one, shape));
+  }
+  take(plan("sequential", rest()));
+  if (!best) return first;
+  best->search_seconds = watch.seconds();
+  return std::move(*best);
 }
 
 std::optional<ir::Assignment> best_of_several_stages(PlanRequest request, const Stopwatch& watch,

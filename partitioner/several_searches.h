@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "ir/stage_shape.h"
 #include "partitioner/planner.h"
 #include "support/stopwatch.h"
 
@@ -16,6 +17,11 @@ PlanRequest with_time_left(PlanRequest request, const Stopwatch& watch);
 /// what has many micro-batches for an update, and that of a batch which drains what has few (2bw): the planner is asked
 /// with both, with the second for a start only. Errors: those of the planner.
 Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest request, const Stopwatch& watch);
+
+/// The best plan for a policy that needs stages of a shape: equal parts of that shape, in loops without a request for a
+/// number of stages also of one stage for each device, and the sequential planner's, which may leave devices out.
+/// Errors: those of the first.
+Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch);
 
 /// Where the answer is plain data parallelism and the request leaves the number of stages open: the best plan of
 /// several stages among its candidates; where they are all of one stage, GraphPipe's own. Else nothing.

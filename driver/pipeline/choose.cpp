@@ -54,6 +54,16 @@ bool wants_shape(const PlanOptions& options, const scheduler::Policy& policy) {
          (options.planner == "auto" || options.planner == "equal-split");
 }
 
+Result<partitioner::PlanAnswer> ask_planner(const PlanOptions& options, const scheduler::Policy* policy,
+                                            const partitioner::PlanRequest& request, const Stopwatch& watch) {
+  if (policy != nullptr && wants_shape(options, *policy))
+    return options.planner == "auto" ? partitioner::plan_for_shape(request, policy->shape, watch)
+                                     : partitioner::plan_in_shape(request, policy->shape);
+  if (policy != nullptr && policy->asynchronous && options.order.drain_every != 1)
+    return partitioner::plan_asynchronous(options.planner, request, watch);
+  return partitioner::plan(options.planner, request);
+}
+
 // What a policy with a stage graph of its own finds, the policy `auto` finds.
 void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& request, const Stopwatch& watch,
                 partitioner::PlanAnswer& answer) {
@@ -70,6 +80,8 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
   }
 }
 
+/// Plans that are kept for where the best one turns out not to fit.
+constexpr size_t kOthers = 64;
 /// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
 /// orders are searched to the end when they have been compared.
 constexpr int64_t kActionsOfCandidate = 90'000;
@@ -179,11 +191,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.refusal = [&](const ir::Assignment& assignment) {
     return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), options.order.drain_every);
   };
-  const bool shaped = policy != nullptr && wants_shape(options, *policy);
-  const bool flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
-  GP_TRY(partitioner::PlanAnswer answer, shaped  ? partitioner::plan_in_shape(request, policy->shape)
-                                         : flows ? partitioner::plan_asynchronous(options.planner, request, watch)
-                                                 : partitioner::plan(options.planner, request));
+  GP_TRY(partitioner::PlanAnswer answer, ask_planner(options, policy, request, watch));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);
   if (options.policy == "auto") {
     building.searched_actions = scheduler::kSearchedActions;
@@ -198,7 +206,11 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                                              .bound = answer.bound,
                                              .gap = answer.bound > 0 ? best.objective / answer.bound - 1 : 0,
                                              .unit = "s/sample"};
+  std::vector<ir::Assignment> others;
+  for (size_t i = 1; i < std::min(kOthers, answer.candidates.size()); ++i)
+    others.push_back(with_turns(answer.candidates[i].assignment, take_turns));
   return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
+                .others = std::move(others),
                 .terms = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete,

@@ -23,6 +23,8 @@ Status check_order(std::string_view policy, const OrderOptions& order);
 
 struct Choice {
   ir::Assignment assignment;
+  /// The next best plans that the planner has at hand, best first.
+  std::vector<ir::Assignment> others = {};
   /// What the planner goes by.
   partitioner::OwnTerms terms;
   double search_seconds = 0;

@@ -283,6 +283,10 @@ struct Search {
   SearchLine* line = nullptr;
 };
 
+bool lacks_memory(const Status& status) {
+  return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
+}
+
 Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
@@ -291,7 +295,16 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
   pipeline.plan.assignment = std::move(choice.assignment);
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
-  GP_TRY_VOID(derive(pipeline));
+  const Status first = derive(pipeline);
+  Status derived = first;
+  // What fits by the bound of its memory may not by that of its code; another plan may.
+  for (ir::Assignment& other : choice.others) {
+    if (!lacks_memory(derived)) break;
+    pipeline.plan.assignment = std::move(other);
+    pipeline.plan.schedule.reset();
+    derived = derive(pipeline);
+  }
+  if (!derived.ok()) return first;
   if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
@@ -327,9 +340,6 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
 }
 
 Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, SearchLine& line) {
-  const auto lacks_memory = [](const Status& status) {
-    return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
-  };
   const ir::Plan asked = pipeline.plan;
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));

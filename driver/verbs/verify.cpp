@@ -196,9 +196,12 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
 void compare_losses(const std::vector<double>& a, const std::vector<double>& b, Verdict& verdict) {
   if (a.size() != b.size()) verdict.loss_difference = INFINITY;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    const double difference = a[i] == b[i] ? 0 : std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
+    // In float16 both may skip a step whose loss is not a number.
+    const bool are_same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+    double difference = are_same ? 0 : std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
+    if (std::isnan(difference)) difference = INFINITY;
     if (difference <= verdict.loss_difference) continue;
-    verdict.loss_difference = std::isnan(difference) ? INFINITY : difference;
+    verdict.loss_difference = difference;
     verdict.worst_step = i + 1;
   }
 }

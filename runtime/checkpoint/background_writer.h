@@ -19,6 +19,8 @@ class BackgroundWriter {
   bool is_idle() const { return !running_.load(std::memory_order_acquire); }
   /// Needs: is_idle().
   void start(std::function<void()> job);
+  /// Waits for the job.
+  void finish() { join(); }
   /// Rethrows what the last job threw, once.
   void rethrow();
 

@@ -182,4 +182,19 @@ void Checkpointer::at_end() {
   setup_.wait_for_rank_zero();
 }
 
+void Checkpointer::at_failure() noexcept {
+  if (!is_rank_zero()) return;
+  try {
+    if (setup_.ranks == 1) {
+      writer_.finish();
+      const std::vector<Bytes> own(1, tell());
+      note_told(own);
+    }
+    do committer_.finish();
+    while (commit_next());
+  } catch (const std::exception&) {
+    // The run's own error is reported; the last checkpoint is the one before.
+  }
+}
+
 }  // namespace graphpipe::runtime

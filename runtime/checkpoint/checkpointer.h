@@ -2,7 +2,7 @@
 // Writes the checkpoints of a rank. At the end of a step that is due it copies the rank's state; a thread writes the
 // copy while training continues, and rank 0 commits the checkpoint once all ranks have reported, together with the
 // losses of a later step, that their files are on disk. Copies of one parameter are compared first: if they differ, the
-// run ends and the checkpoint is discarded.
+// run ends and the checkpoint is discarded. A run that fails keeps the checkpoints that were reported before.
 
 #include <chrono>
 #include <functional>
@@ -51,6 +51,8 @@ class Checkpointer : public StepObserver {
   std::vector<std::byte> tell() override;
   void hear(std::span<const std::vector<std::byte>> of_ranks) override;
   void at_end() override;
+  /// Rank 0 commits what all ranks have reported; a rank without others also what it has just copied.
+  void at_failure() noexcept override;
 
  private:
   using Files = std::vector<wire::ManifestEntry>;

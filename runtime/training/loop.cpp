@@ -44,6 +44,7 @@ class Loop {
   int64_t run(int64_t first, int64_t last);
 
  private:
+  int64_t run_to_end(int64_t first, int64_t last);
   std::vector<StepFacts> run_to_drain(int64_t first, int64_t last);
   void exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts);
   void take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts);
@@ -58,6 +59,15 @@ class Loop {
 };
 
 int64_t Loop::run(int64_t first, int64_t last) {
+  try {
+    return run_to_end(first, last);
+  } catch (...) {
+    for (StepObserver* observer : setup_.observers) observer->at_failure();
+    throw;
+  }
+}
+
+int64_t Loop::run_to_end(int64_t first, int64_t last) {
   int64_t step = first;
   for (bool ended = first >= last; !ended;) {
     for (StepObserver* observer : setup_.observers) observer->before_step(step);

@@ -71,6 +71,9 @@ class StepObserver {
 
   /// Called once, after the last step, on all ranks in the same order: they may wait for each other here.
   virtual void at_end() {}
+  /// Called once instead, where a step ends the run with an error that this rank knows: other ranks may be gone. Must
+  /// not throw.
+  virtual void at_failure() noexcept {}
 };
 
 }  // namespace graphpipe::runtime

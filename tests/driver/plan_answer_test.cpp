@@ -80,11 +80,27 @@ TEST_CASE("chunks that fit no device are refused with the memory that is missing
     "levels": [{"group": 2, "latency_seconds": 5e-6, "bytes_per_second": 5e9}]})";
   for (const char* policy : {"interleaved", "zb-v"}) {
     CAPTURE(policy);
-    const Answer answer = ask(gpt2("plan", {"--cluster", cluster, "--policy", policy}));
+    const Answer answer = ask(gpt2("plan", {"--cluster", cluster, "--policy", policy, "--planner", "equal-split"}));
     CHECK(answer.code == 4);
     CHECK(holds(answer.err, "the plan found has no schedule: device "));
     CHECK(holds(answer.err, "too many"));
   }
+}
+
+TEST_CASE(
+    "a policy that needs chunks or a chain has a plan by auto where the sequential planner has one, and none longer") {
+  for (const char* policy : {"interleaved", "looped-bfs"})
+    for (const char* devices : {"2", "4"}) {
+      CAPTURE(policy);
+      CAPTURE(devices);
+      const auto plan = [&](const char* planner) {
+        return ask(gpt2("plan", {"--devices", devices, "--policy", policy, "--planner", planner}));
+      };
+      const Answer chosen = plan("auto"), chain = plan("sequential");
+      REQUIRE(chain.code == 0);
+      REQUIRE(chosen.code == 0);
+      CHECK(chosen.object()["simulated_step"] <= chain.object()["simulated_step"]);
+    }
 }
 
 TEST_CASE("where auto answers with data parallelism, it says what several stages would cost") {

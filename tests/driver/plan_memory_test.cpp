@@ -11,6 +11,7 @@
 #include "cost/memory.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/verbs/generate.h"
+#include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 
@@ -55,6 +56,40 @@ TEST_CASE("example models: the planner's memory is at least the schedule's bound
         CHECK(static_cast<double>(said.count) <= 1.25 * static_cast<double>(peak.count));
       }
     }
+}
+
+TEST_CASE("a plan that does not fit with its code's memory makes way for one that does") {
+  const auto zeros = [](size_t count) {
+    std::string numbers = "0";
+    for (size_t i = 1; i < count; ++i) numbers += ",0";
+    return "{" + numbers + "}";
+  };
+  const testing::TemporaryFolder folder;
+  folder.write("model.onnx",
+               testing::parse_onnx_text("g (float[N,8] x) => (float[N,4] out) <float[8,256] a = " + zeros(2048) +
+                                        ", float[256,8] b = " + zeros(2048) + ", float[8,8] c = " + zeros(64) +
+                                        ", float[8,4] d = " + zeros(32) +
+                                        R"(> {
+    p = MatMul(x, a)
+    q = Relu(p)
+    r = MatMul(q, b)
+    s = Relu(r)
+    t = MatMul(s, c)
+    u = Relu(t)
+    out = MatMul(u, d)
+  })")
+                   .SerializeAsString());
+  driver::Options options;
+  options.model.model = folder / "model.onnx";
+  options.training.loss = "cross_entropy:out,label";
+  options.training.batch = 64;
+  options.training.optimizer = "adam";
+  options.plan.cluster = "default";
+  options.plan.devices = 4;
+  options.plan.memory = 40'000;
+  const auto made = driver::make_pipeline(options);
+  REQUIRE(made.ok());
+  for (const scheduler::DeviceMemory& memory : made->built.memory) CHECK(memory.peak <= Bytes(40'000));
 }
 
 TEST_CASE("a limit of memory refuses what the code of a plan needs more, and nothing less") {
