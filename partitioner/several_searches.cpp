@@ -32,7 +32,7 @@ Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest reque
 
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch) {
   const Result<PlanAnswer> first = plan_in_shape(request, shape);
-  if (shape == ir::StageShape::kReplicas) return first;
+  if (shape != ir::StageShape::kLoop) return first;  // the others' policies refuse one stage a device
   std::optional<PlanAnswer> best;
   if (first) best = *first;
   const auto rest = [&] {
@@ -43,7 +43,7 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
   const auto take = [&](Result<PlanAnswer> answer) {
     if (answer) merge_answers(best, std::move(*answer));
   };
-  if (shape == ir::StageShape::kLoop && !request.stages) {
+  if (!request.stages) {
     PlanRequest one = rest();
     one.stages = static_cast<int>(request.cluster->devices.size());
     take(plan_in_shape(one, shape));

@@ -81,7 +81,7 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
 }
 
 /// Plans that are kept for where the best one turns out not to fit.
-constexpr size_t kOthers = 64;
+constexpr size_t kOthers = 16;
 /// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
 /// orders are searched to the end when they have been compared.
 constexpr int64_t kActionsOfCandidate = 90'000;
@@ -207,7 +207,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                                              .gap = answer.bound > 0 ? best.objective / answer.bound - 1 : 0,
                                              .unit = "s/sample"};
   std::vector<ir::Assignment> others;
-  for (size_t i = 1; i < std::min(kOthers, answer.candidates.size()); ++i)
+  for (size_t i = 1; i <= std::min(kOthers, answer.candidates.size() - 1); ++i)
     others.push_back(with_turns(answer.candidates[i].assignment, take_turns));
   return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
                 .others = std::move(others),

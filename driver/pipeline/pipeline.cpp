@@ -13,6 +13,7 @@
 #include "driver/launch/digest.h"
 #include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
+#include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/model_spec.h"
@@ -283,7 +284,8 @@ struct Search {
   SearchLine* line = nullptr;
 };
 
-bool lacks_memory(const Status& status) {
+/// That no plan fits the memory, or that the plan's policy has no order for it.
+bool has_no_schedule(const Status& status) {
   return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
 }
 
@@ -299,13 +301,14 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
   Status derived = first;
   // What fits by the bound of its memory may not by that of its code; another plan may.
   for (ir::Assignment& other : choice.others) {
-    if (!lacks_memory(derived)) break;
+    const bool is_late = options.time_limit > 0 && search.watch.seconds() > options.time_limit;
+    if (!has_no_schedule(derived) || is_late || interrupted()) break;
     pipeline.plan.assignment = std::move(other);
     pipeline.plan.schedule.reset();
     derived = derive(pipeline);
   }
   if (!derived.ok()) return first;
-  if (choice.several_stages) add_beside(pipeline, *choice.several_stages);
+  if (first.ok() && choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
 
@@ -348,11 +351,11 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, Search
   search.line = nullptr;  // from here on plans are timed that may not fit
   if (first.ok() && pipeline.complete && is_short_of_memory(pipeline))
     return search_beyond_bounds(pipeline, options, asked, search);
-  if (!lacks_memory(first)) return first;
+  if (!has_no_schedule(first)) return first;
   for (const double slack : {kUsualSlack, kLargestSlack}) {
     pipeline.plan = asked;
     if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack), search);
-        !lacks_memory(found))
+        !has_no_schedule(found))
       return found;
   }
   return first;

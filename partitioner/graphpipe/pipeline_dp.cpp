@@ -12,9 +12,9 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Parts of a graph are searched again for each flight that may lie below them, and turnarounds of all sums of stages
-/// would make thousands of them. In spaces of more elements they are rounded up to so many parts of a round, which only
-/// counts too many samples in flight.
+/// Parts of a graph are searched again for each flight that may lie below them, and the turnarounds of all sums of
+/// stages would make thousands of them. In spaces of more elements than this, turnarounds are rounded up to a multiple
+/// of one sixteenth of a round, which can only overestimate the samples in flight.
 constexpr size_t kMaxElementsForExactFlights = 20;
 constexpr double kPartsOfRound = 16;
 
@@ -29,7 +29,7 @@ PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> ev
       batch_(batch),
       deadline_(deadline),
       outside_(space, {evaluators_.begin(), evaluators_.end()}),
-      rounds_flights_(space.elements() > kMaxElementsForExactFlights) {}
+      quantizes_turnarounds_(space.elements() > kMaxElementsForExactFlights) {}
 
 const SearchElement& PipelineDp::element(int chain, int index) const {
   return space_.chains[static_cast<size_t>(chain)].elements[static_cast<size_t>(index)];
@@ -81,7 +81,7 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
     if (!limits_.blind) {
       const std::span<const cost::Flight> readers(&below.flight, below.flight.samples > 0 ? 1 : 0);
       state.flight = cost::flight_of(option.flight, readers, t_, batch_.count);
-      if (rounds_flights_) {
+      if (quantizes_turnarounds_) {
         const double step = static_cast<double>(state.flight.round) / kPartsOfRound;
         state.flight.turnaround = std::ceil(state.flight.turnaround / step) * step;
       }

@@ -139,7 +139,7 @@ class PipelineDp {
   Samples batch_;
   Deadline& deadline_;
   OutsideWork outside_;
-  bool rounds_flights_;
+  bool quantizes_turnarounds_;
   std::map<RowKey, Row> rows_;
 
   // Of the current probe.

@@ -19,7 +19,7 @@ class BackgroundWriter {
   bool is_idle() const { return !running_.load(std::memory_order_acquire); }
   /// Needs: is_idle().
   void start(std::function<void()> job);
-  /// Waits for the job.
+  /// Waits for the job. What it threw is left for rethrow().
   void finish() { join(); }
   /// Rethrows what the last job threw, once.
   void rethrow();

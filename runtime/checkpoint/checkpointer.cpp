@@ -79,7 +79,7 @@ bool Checkpointer::is_due(const StepFacts& facts) const {
 }
 
 Request Checkpointer::after_step(const StepFacts& facts) {
-  writer_.rethrow();
+  note_written();
   committer_.rethrow();
   if (facts.loss && facts.skipped.empty()) losses_.keep(*facts.loss);
   if (is_due(facts)) take(facts.step + 1);
@@ -97,9 +97,9 @@ void Checkpointer::take(int64_t step) {
   // The previous copy is still being written if checkpoints are requested faster than the disk can write them.
   setup_.wait([&] { return writer_.is_idle(); });
   note_written();
+  copies_.take(setup_.state());
   being_written_ = step;
   if (is_rank_zero()) losses_at_[step] = losses_.kept();
-  copies_.take(setup_.state());
   writer_.start([this, step] {
     written_.files = write_shards(unfinished_checkpoint(setup_.options.folder, step, setup_.token), copies_.shards());
     written_.copies = setup_.digest(copies_.shards());
@@ -108,9 +108,11 @@ void Checkpointer::take(int64_t step) {
 
 void Checkpointer::note_written() {
   if (being_written_ < 0 || !writer_.is_idle()) return;
+  // What could not be written is never reported.
+  const int64_t step = std::exchange(being_written_, -1);
+  Written written = std::exchange(written_, {});
   writer_.rethrow();
-  outbox_[being_written_] = std::exchange(written_, {});
-  being_written_ = -1;
+  outbox_[step] = std::move(written);
 }
 
 std::vector<std::byte> Checkpointer::tell() {
@@ -154,16 +156,18 @@ bool Checkpointer::commit_next() {
   committer_.rethrow();
   const auto next = uncommitted_.begin();
   if (next == uncommitted_.end() || next->second.size() < static_cast<size_t>(setup_.ranks)) return false;
+  // It is gone before anything can fail: what has been refused once is never committed.
+  const auto whole = uncommitted_.extract(next);
+  const auto losses = losses_at_.extract(whole.key());
   wire::CheckpointRecord record = setup_.record;
-  record.step = next->first;
-  record.losses = std::move(losses_at_.extract(record.step).mapped());
+  record.step = whole.key();
+  if (!losses.empty()) record.losses = losses.mapped();
   std::vector<Bytes> copies;
-  for (auto& [rank, written] : next->second) {
+  for (const auto& [rank, written] : whole.mapped()) {
     record.files.insert(record.files.end(), written.files.begin(), written.files.end());
-    copies.push_back(std::move(written.copies));
+    copies.push_back(written.copies);
   }
   check_copies(copies);
-  uncommitted_.erase(next);
   committer_.start(
       [this, record = std::move(record)] { setup_.folder->commit(record, setup_.token, setup_.options.keep); });
   return true;
@@ -192,7 +196,7 @@ void Checkpointer::at_failure() noexcept {
     }
     do committer_.finish();
     while (commit_next());
-  } catch (const std::exception&) {
+  } catch (...) {
     // The run's own error is reported; the last checkpoint is the one before.
   }
 }

@@ -10,9 +10,9 @@ FixedOrder::FixedOrder()
     : algorithms_(at::globalContext().deterministicAlgorithms()),
       warns_(at::globalContext().deterministicAlgorithmsWarnOnly()),
       fills_(at::globalContext().deterministicFillUninitializedMemory()) {
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
   // The mode would also fill each new tensor, which the kernels overwrite.
   at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
 }
 
 FixedOrder::~FixedOrder() {

@@ -10,7 +10,8 @@ class Tensor;
 
 namespace graphpipe::runtime {
 
-/// The deterministic mode, while it lives, for what this process computes. One at a time.
+/// The deterministic mode, while it lives, for the whole process: no other thread may compute on the GPU meanwhile. One
+/// at a time.
 class FixedOrder {
  public:
   FixedOrder();

@@ -232,7 +232,7 @@ TEST_CASE("a row that a mask hides with one large number has the weights of its 
   }
 }
 
-TEST_CASE("numbers that meet in one element are added in the same order in every run") {
+TEST_CASE("numbers that meet in one element are added in the same order in every run, on GPUs too") {
   const c10::InferenceMode no_autograd;
   const at::Tensor updates = ops_run::device().upload(seeded({1 << 16, 3}, 22));
   const at::Tensor indices = at::arange(updates.size(0)).remainder(7).unsqueeze(1).expand(updates.sizes());

@@ -54,6 +54,7 @@ TEST_CASE("on two long branches, where all sums of stages differ, what a probe w
   ir::Cluster cluster = ir::equal_devices(8);
   const Items items = make_items(graph);
   const SearchSpace space = space_of_tree(decompose(items.graph).value(), items, 0);
+  REQUIRE(space.elements() > 20);  // turnarounds are rounded
   StageEvaluator evaluator(graph, cluster, Samples(4), 1, 8);
   Deadline deadline(1e9, nullptr);
   PipelineDp search(space, {&evaluator}, graph.batch, deadline);

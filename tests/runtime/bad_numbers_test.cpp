@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 
+#include "runtime/checkpoint/checkpoint_folder.h"
 #include "runtime/io/safetensors.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
@@ -104,6 +105,28 @@ TEST_CASE("NaN in the data is reported once with its row; the loss that it makes
     CHECK(mentions(ends.front().output, "step 1 of 2 loss "));
     CHECK_FALSE(mentions(ends.front().output, "step 2 of"));
   }
+}
+
+TEST_CASE("a run whose loss is not finite keeps the checkpoint of the step before, whole") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  folder.set("x.npy", 11, 2, kNan);  // in the second step
+  const std::string kept = folder.path + "/kept", plain = folder.path + "/plain", resumed = folder.path + "/resumed";
+  const auto run = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all{"--data", folder.path};
+    all.insert(all.end(), words.begin(), words.end());
+    return run_serial_process(plan.programs(), folder.path, all).exit_code;
+  };
+  CHECK(run({"--steps", "2", "--checkpoint", kept, "--checkpoint-every", "1"}) == 1);
+  graphpipe::Diagnostics problems;
+  const auto last = find_last_checkpoint(kept, problems);
+  REQUIRE(last.has_value());
+  CHECK(problems.empty());
+  CHECK(last->record.step == 1);
+  CHECK_FALSE(last->record.files.empty());
+  CHECK(run({"--steps", "1", "--save", plain}) == 0);
+  CHECK(run({"--steps", "1", "--resume", kept, "--save", resumed}) == 0);
+  CHECK((read_file(plain) == read_file(resumed)));
 }
 
 TEST_CASE("weights that a step has spoilt are named when the loss shows it") {

@@ -283,17 +283,3 @@ TEST_CASE("asked to end, a run keeps a checkpoint on all ranks and goes on from 
   training.run(kSteps, words);
   CHECK((training.saved() == expected));
 }
-
-TEST_CASE("a run whose loss is not finite keeps the checkpoint of the step before") {
-  const ChainPlan plan({.stages = 1});
-  const Training training(make_chain_folder(1, 23), plan.programs(), {"--lr", "20"});
-  const RunEnd end = training.run(50, {"--checkpoint", training.checkpoints(), "--checkpoint-every", "1"},
-                                  graphpipe::wire::kExitCheckFailed);
-  CAPTURE(end.errors);
-  const size_t at = end.errors.find("the loss of step ");
-  REQUIRE(at != std::string::npos);
-  const int64_t failed = std::stoll(end.errors.substr(at + 17));
-  REQUIRE(failed > 1);
-  REQUIRE_FALSE(checkpoint_steps(training.checkpoints()).empty());
-  CHECK(checkpoint_steps(training.checkpoints()).back() == failed - 1);
-}
