@@ -5,8 +5,7 @@
                                              [--wide] [--torch-compile] [--bf16] [--device cuda] [--batch 8]
                                              [--save FILE] [MODEL...]
 
-Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones (its long ones only
-where they are named). A round takes each
+Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones. A round takes each
 program's steps for some seconds, the first half of which warms up, and rounds alternate between the programs, so a machine
 whose speed drifts moves all of them. Prints the median step of each and the ratio of ours to the faster of PyTorch's, round
 by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
@@ -158,9 +157,9 @@ def main() -> None:
     parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
-    usual, long = (wide_models.MODELS, wide_models.LONG_MODELS) if arguments.wide else (models.NAMES, [])
-    if unknown := [name for name in arguments.models if name not in [*usual, *long]]:
-        parser.error(f"no model {', '.join(unknown)}; there are {', '.join([*usual, *long])}")
+    known = list(wide_models.MODELS if arguments.wide else models.NAMES)
+    if unknown := [name for name in arguments.models if name not in known]:
+        parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
     keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",
             *(["autocast"] if arguments.bf16 and arguments.device == "cuda" else []),
@@ -168,7 +167,7 @@ def main() -> None:
     times = " ".join(f"{key + ' ms':>16}" for key in keys)
     print(f"{'model':12} {times} {'ratio min':>10} {'median':>7} {'max':>7} {'predicted':>9} {'roofline':>8}",
           "bf16/ours" if arguments.bf16 else "")
-    rows = [measure(name, arguments) for name in arguments.models or usual]
+    rows = [measure(name, arguments) for name in arguments.models or known]
     if arguments.save:
         results.save(arguments.save, "step_time", rows, key=["model"],
                      lower_is_better=["ratio"] if arguments.device == "cuda" else ["ratio", "roofline"])

@@ -197,12 +197,6 @@ MODELS = {
     "llama": lambda: (Classifier(768, [LlamaBlock(768, 12, 64) for _ in range(2)]), rows_of(768)),
     "dlrm": lambda: (Dlrm(), {"x": torch.randn(SAMPLES, 13), "rows": torch.randint(0, 100_000, (SAMPLES, 4))}),
 }
-"""So long on a CPU that they are measured only where they are named."""
-LONG_MODELS = {
-    "gpt2-1024": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768, 1024)),
-    "vit-576": lambda: (Classifier(768, [Patches(768, 384), *(Block(768, 12) for _ in range(2))]),
-                        {"x": torch.randn(SAMPLES, 3, 384, 384)}),
-}
 
 
 def cross_entropy(outputs, labels):
@@ -217,7 +211,7 @@ def contrastive(outputs, labels):
 
 def load(name: str) -> Example:
     torch.manual_seed(20261122)
-    module, inputs = (MODELS | LONG_MODELS)[name]()
+    module, inputs = MODELS[name]()
     if name == "clip":
         return Example(module, inputs, {}, ["similarity"], "contrastive:similarity", contrastive)
     return Example(module, inputs, {"label": torch.randint(0, 10, (SAMPLES,))}, ["logits"],

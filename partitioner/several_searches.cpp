@@ -32,7 +32,7 @@ Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest reque
 
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch) {
   const Result<PlanAnswer> first = plan_in_shape(request, shape);
-  if (shape != ir::StageShape::kLoop) return first;  // the others' policies refuse one stage a device
+  if (shape != ir::StageShape::kLoop) return first;  // policies of other shapes refuse one stage a device
   std::optional<PlanAnswer> best;
   if (first) best = *first;
   const auto rest = [&] {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "cost/in_flight.h"
@@ -38,6 +39,22 @@ TEST_CASE("memory pressure leads to plans that fit") {
     ir::Assignment assignment = candidate.assignment;
     CHECK(cost::in_flight(*build_stage_graph(graph, assignment), cluster).fits);
   }
+}
+
+TEST_CASE("with more memory a plan does not fit, then fits and is slowed, then fits freely") {
+  const ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 1000, .weight_bytes = 1000}, Samples(16));
+  std::vector<FoundStage> stages;
+  for (const ir::PlanNodeId node : graph.node_ids()) stages.push_back({.nodes = {node}});
+  std::vector<MemoryFit> fits;
+  for (int64_t memory = 1'000; memory <= 20'000; memory += 500) {
+    ir::Cluster cluster = ir::equal_devices(4);
+    for (ir::Device& device : cluster.devices) device.memory = Bytes(memory);
+    const PlanRequest request{.graph = &graph, .cluster = &cluster};
+    fits.push_back(Candidates(request).add(stages));
+  }
+  CHECK(std::ranges::is_sorted(fits));
+  for (const MemoryFit fit : {MemoryFit::kNone, MemoryFit::kSlowed, MemoryFit::kFree})
+    CHECK(std::ranges::count(fits, fit) > 0);
 }
 
 TEST_CASE("on two long branches, where all sums of stages differ, what a probe with memory finds fits") {
