@@ -128,7 +128,7 @@ Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule) {
 
 std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages, ir::StageId loss_stage,
                                          const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
-                                         const GenerateOptions& options, const std::string& first_line) {
+                                         const GenerateOptions& options, const FirstLines& first) {
   std::vector<std::string> edges;
   for (const ir::StageEdge& edge : stages.edges) edges.push_back(text("{", edge.from, ", ", edge.to, "}"));
   const std::vector<std::string> rows = stage_rows(stages, schedule);
@@ -165,11 +165,10 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   const std::string header =
       "#pragma once\n#include \"runtime/program.h\"\n\nnamespace pipeline {\n\nextern const "
       "graphpipe::runtime::PlanTable plan;\n\n}\n";
-  return {{"programs/plan.h", first_line + header}, {"programs/plan.cpp", first_line + body}};
+  return {{"programs/plan.h", first.of_model + header}, {"programs/plan.cpp", first.of_plan + body}};
 }
 
-std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena,
-                                             const std::string& first_line) {
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena, const FirstLines& first) {
   const std::string name = device_name(rank);
   std::vector<std::string> actions, entries;
   std::string includes = text("#include \"programs/", name, ".h\"\n\n#include \"programs/plan.h\"\n");
@@ -188,16 +187,16 @@ std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, By
                span_text("kActions", actions.size()), ", ", span_text("kHeld", entries.size()), ", ", arena.count,
                "};\n\n}  // namespace pipeline\n");
   const std::string header = text(
-      "#pragma once\n#include \"runtime/program.h\"\n\nnamespace pipeline {\n\nextern const "
+      "#pragma once\n#include \"runtime/main.h\"\n\nnamespace pipeline {\n\nextern const "
       "graphpipe::runtime::DeviceProgram ",
       name, ";\n\n}\n");
   const std::string main =
       text("#include \"programs/", name,
            ".h\"\n\nint main(int argc, char** argv) { return graphpipe::runtime::run_device(pipeline::", name,
            ", argc, argv); }\n");
-  return {{text("programs/", name, ".h"), first_line + header},
-          {text("programs/", name, ".cpp"), first_line + body},
-          {text("programs/", name, "_main.cpp"), first_line + main}};
+  return {{text("programs/", name, ".h"), first.of_model + header},
+          {text("programs/", name, ".cpp"), first.of_plan + body},
+          {text("programs/", name, "_main.cpp"), first.of_model + main}};
 }
 
 SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
@@ -205,12 +204,13 @@ SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::str
   std::string includes, list;
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
     includes += text("#include \"programs/", device_name(rank), ".h\"\n");
-    list += text(rank ? ", " : "", "pipeline::", device_name(rank));
+    list += text(rank ? ", " : "", "&pipeline::", device_name(rank));
   }
-  return {text("programs/", name, "_main.cpp"),
-          text(first_line, includes,
-               "\nint main(int argc, char** argv) {\n  const graphpipe::runtime::DeviceProgram programs[] = {", list,
-               "};\n  return graphpipe::runtime::", run, "(programs, argc, argv);\n}\n")};
+  return {
+      text("programs/", name, "_main.cpp"),
+      text(first_line, includes,
+           "\nint main(int argc, char** argv) {\n  const graphpipe::runtime::DeviceProgram* const programs[] = {", list,
+           "};\n  return graphpipe::runtime::", run, "(programs, ", ranks.programs.size(), ", argc, argv);\n}\n")};
 }
 
 }  // namespace graphpipe::codegen

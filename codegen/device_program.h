@@ -21,14 +21,13 @@ Ranks rank_devices(const ir::StageGraph& stages, const ir::Schedule& schedule);
 /// programs/plan.h and plan.cpp. `loss_stage` may be invalid if no stage has a loss.
 std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::StageGraph& stages, ir::StageId loss_stage,
                                          const ir::Schedule& schedule, const Ranks& ranks, const WeightGroups& groups,
-                                         const GenerateOptions& options, const std::string& first_line);
+                                         const GenerateOptions& options, const FirstLines& first);
 
 /// programs/device<rank>.h, .cpp and _main.cpp. `arena` 0: unknown.
-std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena,
-                                             const std::string& first_line);
+std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena, const FirstLines& first);
 
 /// programs/<name>_main.cpp of an executable that contains the programs of all ranks; `run`, a function of
-/// runtime/program.h, is called with them.
+/// runtime/main.h, is called with them.
 SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
                              const std::string& first_line);
 

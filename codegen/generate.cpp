@@ -19,14 +19,14 @@ void append(std::vector<SourceFile>& files, std::vector<SourceFile> more) {
   for (SourceFile& file : more) files.push_back(std::move(file));
 }
 
-/// Names the generator and its inputs. A stage's code depends on the model and on the nodes that the stage holds, but
-/// not on the order or the micro-batches. So its files do not name the plan: with another schedule they, and what was
-/// compiled from them, stay the same.
-std::string first_line_of(const GenerateOptions& options, bool names_plan) {
+/// Name the generator and its inputs. A stage's code depends on the model and on the nodes that the stage holds, but
+/// not on the order or the micro-batches: its files do not name the plan.
+FirstLines first_lines(const GenerateOptions& options) {
   const auto digest = [](const std::string& hex) { return CppComment::encode(ModelText(hex)).str(); };
-  return text("// Written by graphpipe ", CppComment::encode(ModelText(options.tool_version)).str(),
-              " from model sha256:", digest(options.model_digest),
-              names_plan ? " and plan sha256:" + digest(options.plan_digest) : "", "; changes will be lost.\n");
+  const std::string start = text("// Written by graphpipe ", CppComment::encode(ModelText(options.tool_version)).str(),
+                                 " from model sha256:", digest(options.model_digest));
+  const std::string end = "; changes will be lost.\n";
+  return {start + end, text(start, " and plan sha256:", digest(options.plan_digest), end)};
 }
 
 Diagnostic idle_replica(ir::DeviceId device, ir::StageId stage, const ir::StageChoice& choice) {
@@ -63,7 +63,7 @@ Bytes arena_of(const ir::Program& program, const ir::Schedule& schedule, const G
 Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanGraph& plan,
                                          const ir::StageGraph& stages, const ir::Schedule& schedule,
                                          const GenerateOptions& options) {
-  const std::string stage_line = first_line_of(options, false), program_line = first_line_of(options, true);
+  const FirstLines first = first_lines(options);
   // A profile and the oracle need separate functions for input and weight gradients.
   const bool apart = options.profile || options.by_autograd;
   const IdSet<ir::StageId> joined = ir::undivided_backwards(schedule, apart ? 0 : stages.stages.size());
@@ -86,18 +86,18 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
     if (layout.loss >= 0) loss_stage = stage;
-    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_line, blocks,
+    append(files, write_stage_functions(graph, stage, cuts[stage], layout, first.of_model, blocks,
                                         options.profile ? &marks : nullptr));
-    files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, stage_line));
+    files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, first.of_model));
   }
-  append(files, blocks.files(stage_line));
-  append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, program_line));
+  append(files, blocks.files(first.of_model));
+  append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, first));
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
-    append(files, write_device_program(ranks, rank, arena_of(*ranks.programs[rank], schedule, options), program_line));
-  files.push_back(write_common_main(ranks, "device", "run_rank", program_line));
-  files.push_back(write_common_main(ranks, "serial", "run_serial", program_line));
-  if (options.profile) files.push_back(write_profile_main(marks, program_line));
-  files.push_back(write_cmake_project(ranks, files, stage_line));
+    append(files, write_device_program(ranks, rank, arena_of(*ranks.programs[rank], schedule, options), first));
+  files.push_back(write_common_main(ranks, "device", "run_rank", first.of_model));
+  files.push_back(write_common_main(ranks, "serial", "run_serial", first.of_model));
+  if (options.profile) files.push_back(write_profile_main(marks, first.of_plan));
+  files.push_back(write_cmake_project(ranks, files, first.of_model));
   files.push_back(write_names(graph));
   files.push_back(write_input_table(graph, cuts, stages, schedule));
   files.push_back(write_products(graph, cuts, schedule, options.threads));

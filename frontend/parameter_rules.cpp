@@ -95,14 +95,18 @@ std::string ParameterRules::pattern_for(std::string_view name) const {
 
 Diagnostics ParameterRules::unused() const {
   Diagnostics problems;
-  for (size_t i = 0; i < rules_.size(); ++i)
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = rules_[i];
     // Tied parameters are stored in the file under only one of their names.
-    if (used_.count(i) == 0 && rules_[i].action != Action::kTie)
-      problems.push_back({.code = Code::kBadParameter,
-                          .origin = ModelText(rules_[i].pattern),
-                          .message = rules_[i].is_option ? "the freeze pattern names no parameter"
-                                                         : "the pattern of the parameter file names no parameter",
-                          .hint = "run `graphpipe inspect` to see the names"});
+    if (used_.count(i) != 0 || rule.action == Action::kTie) continue;
+    std::string message = rule.is_option ? "the freeze pattern names no parameter"
+                                         : "the pattern of the parameter file names no parameter";
+    if (rule.action == Action::kSplit) message += " that the file merges with another";
+    problems.push_back({.code = Code::kBadParameter,
+                        .origin = ModelText(rule.pattern),
+                        .message = message,
+                        .hint = "run `graphpipe inspect` to see the names"});
+  }
   return problems;
 }
 

@@ -1,12 +1,42 @@
 #include "partitioner/several_searches.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
 
 #include "partitioner/auto/planner.h"
 #include "partitioner/baselines/shaped_split.h"
 
 namespace graphpipe::partitioner {
 namespace {
+
+/// Numbers of replicas below all devices that are tried: the first few, and the halves of all.
+constexpr size_t kFewReplicas = 8;
+
+// The fastest of replicas on the first 1, 2, ... devices: to add up gradients may cost more than another device saves.
+Result<PlanAnswer> plan_replicas(const PlanRequest& request, const Stopwatch& watch) {
+  const size_t devices = request.cluster->devices.size();
+  std::set<size_t, std::greater<>> counts;
+  for (size_t count = devices; count > 0; count /= 2) counts.insert(count);
+  for (size_t count = 1; count <= std::min(kFewReplicas, devices); ++count) counts.insert(count);
+  Result<PlanAnswer> first = plan_in_shape(request, ir::StageShape::kReplicas);
+  std::optional<PlanAnswer> best;
+  if (first) best = *first;
+  counts.erase(devices);
+  for (const size_t count : counts) {
+    ir::Cluster part = *request.cluster;
+    part.devices.resize(count);
+    PlanRequest fewer = with_time_left(request, watch);
+    fewer.cluster = &part;
+    if (best) fewer.known_step = best->candidates.front().step_seconds;
+    if (Result<PlanAnswer> answer = plan_in_shape(fewer, ir::StageShape::kReplicas))
+      merge_answers(best, std::move(*answer));
+  }
+  if (!best) return first;
+  best->search_seconds = watch.seconds();
+  return std::move(*best);
+}
 
 bool has_several_stages(const PlanCandidate& candidate) { return candidate.assignment.choice.size() > 1; }
 
@@ -31,6 +61,7 @@ Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest reque
 }
 
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch) {
+  if (shape == ir::StageShape::kReplicas) return plan_replicas(request, watch);
   const Result<PlanAnswer> first = plan_in_shape(request, shape);
   if (shape != ir::StageShape::kLoop) return first;  // policies of other shapes refuse one stage a device
   std::optional<PlanAnswer> best;

@@ -20,7 +20,7 @@ Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest reque
 
 /// The best plan for a policy that needs stages of a shape: equal parts of that shape. A chain with one stage for each
 /// device is a loop too, so for loops also equal parts of that number, where no number is requested, and the sequential
-/// planner's plan, which may leave devices out. Errors: those of the first.
+/// planner's plan, which may leave devices out; replicas may leave devices out too. Errors: those of the first.
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch);
 
 /// Where the answer is plain data parallelism and the request leaves the number of stages open: the best plan of

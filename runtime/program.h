@@ -242,16 +242,4 @@ struct DeviceProgram {
   int64_t arena_bytes = 0;
 };
 
-/// The main function of a device's executable: parses the arguments, joins the other devices, trains, prints its
-/// result lines. Returns a wire::ExitCode.
-int run_device(const DeviceProgram& program, int argc, char** argv);
-
-/// The main function of the one executable that every rank may start: runs the program of its rank, which --rank or the
-/// launcher's environment gives. Without either, and with several programs, it ends with kExitUsage.
-int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv);
-
-/// The main function of the serial interpreter (docs/semantics.md, section 2): all programs of the plan in one
-/// process and one thread, without channels or slot rings.
-int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv);
-
 }  // namespace graphpipe::runtime

@@ -4,6 +4,8 @@
 #include <set>
 #include <sstream>
 
+#include "support/text.h"
+
 namespace graphpipe::wire {
 namespace {
 
@@ -63,6 +65,10 @@ std::string flags_at_odds(const RunOptions& options) {
     return "--ema makes an average that nothing keeps: add --save-ema or --checkpoint";
   if (options.optimizer.accumulate > 1 && options.watch.skips())
     return "--accumulate adds up whole steps, of which --on-anomaly skip would leave out some";
+  const bool goes_on = !options.checkpoint.folder.empty() || !options.checkpoint.resume.empty();
+  if (options.data.epochs == 0 && options.optimizer.accumulate > options.data.steps && !goes_on)
+    return text("--accumulate makes an update of ", options.optimizer.accumulate, " steps, and the run ends after ",
+                options.data.steps, " without one");
   if (options.optimizer.staleness && !options.data.feed.empty())
     return "--staleness starts a process that computes nothing, and --feed hands each process its samples";
   return optimizer_flags_at_odds(options.optimizer);

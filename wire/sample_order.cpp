@@ -57,6 +57,13 @@ int64_t SampleOrder::steps(int64_t epochs) const {
   return steps <= (Wide{1} << 62) ? static_cast<int64_t>(steps) : -1;
 }
 
+double SampleOrder::batches_in(int64_t first, int64_t last) const {
+  // Each epoch that ends between them has a batch that is no whole one.
+  const int64_t epochs = last / steps_per_epoch() - first / steps_per_epoch();
+  const double missing = static_cast<double>(batch_ - rest()) / static_cast<double>(batch_);
+  return static_cast<double>(last - first) - static_cast<double>(epochs) * missing;
+}
+
 int64_t SampleOrder::samples_of(int64_t step) const {
   const bool is_last = step % steps_per_epoch() == steps_per_epoch() - 1;
   return is_last ? rest() : batch_;

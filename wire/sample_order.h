@@ -62,6 +62,8 @@ class SampleOrder {
   int64_t steps_per_epoch() const;
   /// How many samples a step has.
   int64_t samples_of(int64_t step) const;
+  /// The samples of the steps [first, last), in whole batches.
+  double batches_in(int64_t first, int64_t last) const;
   /// The samples at the places `range` of a step. Needs: the range lies within samples_of(step).
   std::vector<int64_t> rows(int64_t step, SampleRange range) const;
 

@@ -78,6 +78,8 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .resumes = !run.checkpoint.resume.empty()};
 }
 
+namespace {
+
 Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& data) {
   if (data.epochs == 0) return data.steps;
   if (wire::is_test_data_folder(data.folder))
@@ -92,6 +94,17 @@ Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& 
          wire::sample_order(
              table, [&](const wire::DataEntry& entry) { return files.open(entry); }, table.batch, use.rule));
   return wire::steps_of(order, use);
+}
+
+}  // namespace
+
+Result<wire::RunOptions> in_steps(const std::string& folder, wire::RunOptions run, const wire::DataOptions& read) {
+  GP_TRY(run.data.steps, count_steps(folder, read));
+  run.data.epochs = 0;
+  const std::string at_odds = wire::flags_at_odds(run);
+  if (!at_odds.empty())
+    return Diagnostic{.code = Code::kUsage, .origin = {}, .message = at_odds, .hint = "leave one out, or change it"};
+  return run;
 }
 
 Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& run) {

@@ -14,9 +14,9 @@ namespace graphpipe::driver {
 /// What the flags of a run can mean in this folder. Errors: those of reading its table of data.
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run);
 
-/// How many steps a run has: those of the options, or of their epochs of the data. Errors: those of check_run_files;
-/// kUsage where they cannot be counted here.
-Result<int64_t> count_steps(const std::string& folder, const wire::DataOptions& data);
+/// `run` with the number of its steps in place of epochs, which the data of `read` say. Errors: those of
+/// check_run_files; kUsage where they cannot be counted here, or where flags do not go together with this number.
+Result<wire::RunOptions> in_steps(const std::string& folder, wire::RunOptions run, const wire::DataOptions& read);
 
 /// Errors of the data (wire/check_data.h) and of the weights to start from, all of whose numbers must be finite; where
 /// there are none, notes.

@@ -103,7 +103,13 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
     return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
                  text("add --execute ", ir::execution_name(manual.execution)));
   request.manual = &manual.assignment;
-  return partitioner::plan("manual", request);
+  Result<partitioner::PlanAnswer> limited = partitioner::plan("manual", request);
+  if (limited || !request.limit_memory) return limited;
+  // As planners answer where nothing fits, so that what `-o` wrote can be read; measure() tells that it does not.
+  request.limit_memory = false;
+  request.evaluate = {};
+  Result<partitioner::PlanAnswer> free = partitioner::plan("manual", request);
+  return free ? free : limited;
 }
 
 namespace {

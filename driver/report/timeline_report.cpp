@@ -103,7 +103,8 @@ void add_memory(JsonObject& object, const ir::Schedule& schedule, const schedule
   std::vector<JsonObject> devices;
   for (size_t p = 0; p < memory.size(); ++p) {
     std::string points;
-    for (const scheduler::MemoryPoint& point : scheduler::memory_over_time(memory[p], timeline.spans[p])) {
+    for (const scheduler::MemoryPoint& point :
+         scheduler::memory_over_time(memory[p], schedule.programs[p], timeline.spans[p])) {
       points += points.empty() ? "[" : ", [";
       points += json_number(units(point.time, scale)) + ", " + std::to_string(point.bytes.count) + "]";
     }

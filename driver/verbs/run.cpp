@@ -121,8 +121,7 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   run.output.progress = !options.quiet;
   const Diagnostics found = check_run_files(options.input, read);
   if (has_error(found)) return found;
-  GP_TRY(run.data.steps, count_steps(options.input, read.data));
-  run.data.epochs = 0;
+  GP_TRY(run, in_steps(options.input, run, read.data));
   report_notes(options, found);
   const bool is_random = read.data.folder.empty() && read.data.feed.empty();
   if (facts.trains && is_random && (!read.output.save.empty() || facts.takes_checkpoints))

@@ -328,8 +328,7 @@ Result<Verdict> verify(Options options) {
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
   report_notes(options, found);
-  GP_TRY(options.run.data.steps, count_steps(options.input, options.run.data));
-  options.run.data.epochs = 0;
+  GP_TRY(options.run, in_steps(options.input, options.run, options.run.data));
   GP_TRY(const FolderLock alone, FolderLock::take(options.input + "/verify"));
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
                  serial = files_named(options.input, "serial", pipeline);

@@ -55,6 +55,8 @@ std::optional<std::string> loss_problem(double loss, const PlanTable& plan, cons
               describe(plan, row), ": ", first_not_finite_input(plan, state, slot, row, device));
 }
 
+bool may_be_of_scale(double loss) { return std::isinf(loss); }
+
 bool tells_of_loss(std::string_view words) { return words.find(kLossOfStep) != std::string_view::npos; }
 
 std::optional<std::string> not_finite_value(const StageEntry& entry, const std::vector<at::Tensor>& slot,

@@ -100,12 +100,13 @@ void Executor::begin_steps(int64_t first, int64_t last) {
   if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
   for (auto& [place, reduction] : reductions_) reduction.reset();
   if (trains())
-    for (StageState& state : states_) begin_step(state, first);
+    for (StageState& state : states_) begin_step(state, first, step_shares(data_, first, settings_.options.accumulate));
   if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places_of(states_));
   if (guard_ != nullptr) guard_->begin(places_of(states_), statistics_);
   if (loss_scale_ != nullptr) overflow_.begin(places_of(states_), statistics_);
   if (served_ != nullptr) served_->begin(program_, first);
-  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first, !trains());
+  if (scales_loss(program_)) loss_scales_.emplace(plan_, data_, first, last - first);
+  if (loss_scales_ && trains()) check_defined(*loss_scales_, guard_);
 }
 
 void Executor::run_action(const ResolvedAction& action) {
@@ -231,7 +232,7 @@ void Executor::check_finite(double loss, const ResolvedAction& action) {
   if (!problem) return;
   overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
-  else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
+  else if (loss_scale_ == nullptr || !may_be_of_scale(loss)) fail_of_loss(std::move(*problem));
 }
 
 void Executor::scale_loss(LossScale& scale) {

@@ -22,6 +22,7 @@
 #include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/main.h"
 #include "runtime/server/open_served.h"
 #include "runtime/server/served_program.h"
 #include "runtime/training/evaluation.h"
@@ -145,7 +146,10 @@ bool Rank::run() {
   executor.gather().broadcast({});  // no rank exits successfully before rank 0 has everything
   leave("");
   if (program_.device == 0) print_result(options_, result_);
-  if (const auto problem = evaluation_problem(result_)) found_at_end_.push_back(*problem);  // rank 0 has the losses
+  // Rank 0 has the losses.
+  if (const auto problem = evaluation_problem(result_)) found_at_end_.push_back(*problem);
+  if (const auto problem = overflow_problem(result_); problem && !options_.watch.skips())
+    found_at_end_.push_back(*problem);
   return result_.complete;
 }
 
@@ -425,18 +429,18 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   return code_of_end(complete, found_at_end);
 }
 
-const DeviceProgram& program_of_rank(std::span<const DeviceProgram> programs, const wire::RunOptions& options) {
+const DeviceProgram& program_of_rank(std::span<const DeviceProgram* const> programs, const wire::RunOptions& options) {
   const std::optional<int32_t> rank = find_rank(options);
   if (!rank && programs.size() > 1)
     fail(Code::kUsage, text("which of the ", programs.size(), " ranks this is, neither a flag nor a launcher says"),
          "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
   const auto index = static_cast<size_t>(rank.value_or(0));
   if (index == programs.size() && options.optimizer.staleness)
-    return programs.front();  // the server uses the same tables
+    return *programs.front();  // the server uses the same tables
   if (index >= programs.size())
     fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
          text("start ", programs.size(), " ranks"));
-  return programs[index];
+  return *programs[index];
 }
 
 }  // namespace
@@ -446,12 +450,13 @@ int run_device(const DeviceProgram& program, int argc, char** argv) {
       *program.plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program; }, argc, argv);
 }
 
-int run_rank(std::span<const DeviceProgram> programs, int argc, char** argv) {
-  GP_CHECK(!programs.empty());
+int run_rank(const DeviceProgram* const* first, int count, int argc, char** argv) {
+  GP_CHECK(count >= 1);
+  const std::span<const DeviceProgram* const> programs(first, static_cast<size_t>(count));
   const auto choose = [&](const wire::RunOptions& options) -> const DeviceProgram& {
     return program_of_rank(programs, options);
   };
-  return run_chosen(*programs.front().plan, choose, argc, argv);
+  return run_chosen(*programs.front()->plan, choose, argc, argv);
 }
 
 }  // namespace graphpipe::runtime

@@ -133,8 +133,9 @@ void take_weights(StageState& state, const Safetensors& file, const Device& devi
   }
 }
 
-void begin_step(StageState& state, int64_t step) {
+void begin_step(StageState& state, int64_t step, StepShares shares) {
   state.step = step;
+  state.shares = shares;
   state.gradient_factor = state.loss_scale == nullptr ? 1 : 1 / state.loss_scale->scale();
   state.prepared.clear();
   state.gradients.clear();

@@ -18,6 +18,13 @@
 
 namespace graphpipe::runtime {
 
+/// By how much a step's gradients count in its update, which may take those of several steps (--accumulate): the step's
+/// samples, and those of all of the update's steps, in batches of the plan.
+struct StepShares {
+  double of_step = 1;
+  double of_update = 1;
+};
+
 struct StageState {
   const StageEntry* entry = nullptr;
   int32_t replica = 0;
@@ -36,6 +43,7 @@ struct StageState {
   /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
   const UpdateSettings* updates = nullptr;
   int64_t step = 0;  // within the whole training, from 0
+  StepShares shares;
   /// If gradients are those of a scaled loss: the rank's scale, which must outlive the state; and its reciprocal in
   /// this step.
   LossScale* loss_scale = nullptr;
@@ -68,7 +76,7 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
 double replica_rate(const PlanTable& plan, const UpdateSettings& settings, int32_t stage);
 
 /// Discards the gradients of the previous step; the newest version becomes version 0.
-void begin_step(StageState& state, int64_t step);
+void begin_step(StageState& state, int64_t step, StepShares shares = {});
 /// Releases versions that are no longer read.
 void end_step(StageState& state);
 /// The parameters of a version. GP_CHECKs that it exists: programs are checked when they are resolved.

@@ -10,13 +10,14 @@ namespace {
 
 bool is_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
 
-// If the step makes an update, the mean of the gradients since the last update replaces them.
+// If the step makes an update, the mean of the gradients since the last update replaces them, each step counting by its
+// samples.
 void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
   at::Tensor& sum = state.gradient_sums[index];
-  if (sum.defined()) sum.add_(gradient);
-  else sum = gradient.clone();
+  if (sum.defined()) sum.add_(gradient, state.shares.of_step);
+  else sum = gradient.mul(state.shares.of_step);
   if (!is_update(state)) return;
-  gradient.copy_(sum.div(static_cast<double>(state.updates->options.accumulate)));
+  gradient.copy_(sum.div(state.shares.of_update));
   sum.reset();
 }
 
@@ -27,6 +28,11 @@ void follow(StageState& state, size_t index) {
 }
 
 }  // namespace
+
+StepShares step_shares(const Data& data, int64_t step, int64_t accumulate) {
+  const int64_t first = step - step % accumulate;
+  return {.of_step = data.batches_in(step, step + 1), .of_update = data.batches_in(first, first + accumulate)};
+}
 
 void prepare_gradients(StageState& state, int64_t update, double samples_factor) {
   if (!state.prepared.insert(update).second) return;

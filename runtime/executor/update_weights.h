@@ -4,6 +4,7 @@
 // and the serial interpreter share it (docs/semantics.md, section 3).
 
 #include "runtime/executor/stage_state.h"
+#include "runtime/io/data.h"
 
 namespace graphpipe::runtime {
 
@@ -14,6 +15,9 @@ struct UpdateFactors {
   /// For clipping by the global norm, after averaging and clipping by value.
   double norm = 1;
 };
+
+/// The shares of a step from 0. `accumulate` as in wire/optimizers.h.
+StepShares step_shares(const Data& data, int64_t step, int64_t accumulate);
 
 /// Turns the gradients into what the update takes, except for the factor of the norm. In place, so that they are saved
 /// as they were used; once per update of a step, later calls change nothing. If the step makes no update

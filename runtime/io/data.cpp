@@ -108,7 +108,7 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
   return static_cast<double>(counted) * static_cast<double>(loss.elements_per_sample);
 }
 
-LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps, bool may_count_nothing)
+LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps)
     : totals_(static_cast<size_t>(steps), 0) {
   std::vector<wire::SampleRange> all(plan.loss_updates.begin(), plan.loss_updates.end());
   for (int64_t i = 0; plan.loss_updates.empty() && i < steps; ++i)
@@ -119,11 +119,9 @@ LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, in
     const int64_t step = first_step + before;
     const wire::SampleRange own = wire::intersect(within_step(plan, update), {0, data.samples_of(step)});
     const double divisor = loss_divisor(plan, data, step, own);
-    if (divisor == 0 && !may_count_nothing)
-      fail(Code::kBadData,
-           text("all labels of samples [", own.first, ",", own.last, ") of step ", step + 1, " are ",
-                plan.loss.ignore_index, " and do not count, so their loss is undefined"),
-           "use a batch in which some labels count");
+    if (divisor == 0 && undefined_.empty())
+      undefined_ = text("all labels of samples [", own.first, ",", own.last, ") of step ", step + 1, " are ",
+                        plan.loss.ignore_index, " and do not count, so their loss is undefined");
     divisors_.push_back(divisor == 0 ? 1 : divisor);
     updates_.push_back({before * plan.batch + own.first, before * plan.batch + own.last});
     step_of_.push_back(static_cast<size_t>(before));

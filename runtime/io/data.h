@@ -24,6 +24,8 @@ class Data {
   /// The number of samples of the step: the plan's batch, or, at the end of an epoch, the remainder. Every rank asks at
   /// the start of a step, and may wait here for data that another program produces.
   virtual int64_t samples_of(int64_t step) = 0;
+  /// The samples of the steps [first, last), which need not be asked for, in batches of the plan.
+  virtual double batches_in(int64_t first, int64_t last) const { return static_cast<double>(last - first); }
   /// Steps in which every sample is taken once, not counting dropped ones.
   virtual int64_t steps_per_epoch() const = 0;
   /// The number of samples of steps with fewer than the batch; the batch if there is no such step.
@@ -55,9 +57,11 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
 /// The divisor of every update's loss.
 class LossScales {
  public:
-  /// For the updates in `steps` consecutive steps from `first_step` on. An update in which no label counts is rejected
-  /// unless `may_count_nothing`; then its loss of 0 is divided by 1 and does not contribute to the total.
-  LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps, bool may_count_nothing = false);
+  /// For the updates in `steps` consecutive steps from `first_step` on. The loss of an update in which no label counts
+  /// is 0: it is divided by 1 and does not contribute to the total.
+  LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps);
+  /// Names the first update in which no label counts, whose mean loss is undefined; empty if there is none.
+  const std::string& undefined() const { return undefined_; }
   /// N of the update that holds the item. GP_CHECKs that there is one.
   double divisor(wire::SampleRange item) const;
   /// The sum of the divisors of a step, from 0.
@@ -72,6 +76,7 @@ class LossScales {
   std::vector<size_t> step_of_;  // by update
   std::vector<double> divisors_;
   std::vector<double> totals_;  // by step
+  std::string undefined_;
 };
 
 /// The factor that turns the summed gradients of a stage's update into their mean: 1 / (number of loss updates that its

@@ -42,6 +42,7 @@ class StoredData : public Data {
   }
 
   int64_t samples_of(int64_t step) override { return order_.samples_of(step); }
+  double batches_in(int64_t first, int64_t last) const override { return order_.batches_in(first, last); }
   int64_t steps_per_epoch() const override { return order_.steps_per_epoch(); }
   int64_t rest() const override { return order_.rest(); }
 

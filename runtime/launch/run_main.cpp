@@ -75,6 +75,8 @@ void end_after_epochs(wire::RunOptions& options) {
   options.data.steps = steps_in_folder(find_folder(options.launch.folder), options.data.folder,
                                        wire::data_use(options.data, 0), options.data.paddings);
   options.data.epochs = 0;
+  const std::string at_odds = wire::flags_at_odds(options);
+  if (!at_odds.empty()) fail(Code::kUsage, at_odds, "leave one out, or change it");
 }
 
 int run_caught(const std::function<void()>& body, const std::function<std::string()>& where, bool has_launcher) {

@@ -107,7 +107,7 @@ void Interpreter::begin_steps(int64_t first, int64_t last) {
   reduced_.clear();
   std::vector<StageState*> places;
   for (auto& [key, state] : states_) {
-    begin_step(state, first);
+    begin_step(state, first, step_shares(data_, first, settings_.options.accumulate));
     places.push_back(&state);
   }
   if (guard_ != nullptr || loss_scale_ != nullptr) statistics_.keep(places);
@@ -139,7 +139,8 @@ const Interpreter::Forwards& Interpreter::forwards_of(int64_t samples) {
 }
 
 void Interpreter::run_programs() {
-  loss_scales_.emplace(*running_.front().plan, *source_, first_step_, std::ssize(outcomes_), evaluates_);
+  loss_scales_.emplace(*running_.front().plan, *source_, first_step_, std::ssize(outcomes_));
+  if (!evaluates_) check_defined(*loss_scales_, guard_);
   for (size_t i = 0; i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
   count_work();
   std::vector<size_t> next(running_.size(), 0);
@@ -269,7 +270,7 @@ void Interpreter::check_finite(double loss, const ActionRow& row, const Item& it
   if (!problem) return;
   overflow_.note_loss();
   if (guard_ != nullptr) guard_->note(std::move(*problem));
-  else if (loss_scale_ == nullptr) fail_of_loss(std::move(*problem));
+  else if (loss_scale_ == nullptr || !may_be_of_scale(loss)) fail_of_loss(std::move(*problem));
 }
 
 void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again) {

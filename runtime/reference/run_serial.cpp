@@ -10,6 +10,7 @@
 #include "runtime/io/folder.h"
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/launch/run_main.h"
+#include "runtime/main.h"
 #include "runtime/reference/interpreter.h"
 #include "runtime/reference/step_records.h"
 #include "runtime/training/evaluation.h"
@@ -135,13 +136,17 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   if (result.complete) ending.found = write_results(plan, options, interpreter, *device, outputs);
   print_result(options, result);
   if (const auto problem = evaluation_problem(result)) ending.found.push_back(*problem);
+  if (const auto problem = overflow_problem(result); problem && !options.watch.skips())
+    ending.found.push_back(*problem);
   return ending;
 }
 
 }  // namespace
 
-int run_serial(std::span<const DeviceProgram> programs, int argc, char** argv) {
-  GP_CHECK(!programs.empty());
+int run_serial(const DeviceProgram* const* first, int count, int argc, char** argv) {
+  GP_CHECK(count >= 1);
+  std::vector<DeviceProgram> programs;
+  for (const DeviceProgram* program : std::span(first, static_cast<size_t>(count))) programs.push_back(*program);
   Ending ending;
   const int code = run_main(
       *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { ending = run(programs, options); },

@@ -1,6 +1,7 @@
 #include "runtime/training/overflow.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/collectives/gather.h"
 #include "runtime/error.h"
@@ -29,6 +30,16 @@ bool any_rank(bool own, Gather* gather, int32_t rank) {
 std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options) {
   if (!plan.scales_loss || options.loss_scale == 0) return std::nullopt;
   return LossScale(options.loss_scale, options.loss_scale_growth);
+}
+
+std::optional<Diagnostic> overflow_problem(const wire::RunResult& result) {
+  if (result.loss_scales.empty() || result.losses.empty() || std::isfinite(result.losses.back())) return std::nullopt;
+  return Diagnostic{
+      .code = Code::kCheckFailed,
+      .origin = {},
+      .message = text("the loss of the last step is infinite, at loss scale ", result.loss_scales.back(), ": of ",
+                      result.losses.size(), " steps ", result.skipped_steps.size(), " made no update"),
+      .hint = "start at a smaller --loss-scale, or compile with --precision bf16, which has the range of float32"};
 }
 
 void OverflowWatch::begin(const std::vector<StageState*>& states, const KeptStatistics& statistics) {

@@ -10,6 +10,8 @@
 #include "runtime/loss.h"
 #include "runtime/optimizers/loss_scale.h"
 #include "runtime/training/kept_statistics.h"
+#include "support/result.h"
+#include "wire/result_lines.h"
 
 namespace graphpipe::runtime {
 
@@ -17,6 +19,10 @@ class Gather;
 
 /// The scale that a run begins with; none if the plan computes no gradients in float16, or the run does not scale.
 std::optional<LossScale> first_loss_scale(const PlanTable& plan, const wire::OptimizerOptions& options);
+
+/// The problem of a run with a loss scale whose last step has a loss that is not finite: its weights are those of the
+/// steps before, and it has not become what was asked for.
+std::optional<Diagnostic> overflow_problem(const wire::RunResult& result);
 
 /// One step's gradients and losses.
 class OverflowWatch {

@@ -81,4 +81,12 @@ std::string StepGuard::decide(const std::vector<LossShare>& losses, Gather* gath
   return verdict_;
 }
 
+void check_defined(const LossScales& scales, StepGuard* guard) {
+  if (scales.undefined().empty()) return;
+  if (guard == nullptr)
+    fail(Code::kBadData, scales.undefined(),
+         "use a batch in which some labels count, or skip such steps with --on-anomaly skip");
+  guard->note(scales.undefined());
+}
+
 }  // namespace graphpipe::runtime

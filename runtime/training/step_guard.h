@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/executor/stage_state.h"
+#include "runtime/io/data.h"
 #include "runtime/loss.h"
 #include "runtime/training/kept_statistics.h"
 #include "runtime/training/loss_limit.h"
@@ -49,5 +50,9 @@ class StepGuard {
   const KeptStatistics* statistics_ = nullptr;
   std::string of_loss_, of_gradients_, verdict_;
 };
+
+/// A step that trains with an update in which no label counts: the guard skips it, and without one (null) it ends the
+/// run. Throws RunError (kBadData).
+void check_defined(const LossScales& scales, StepGuard* guard);
 
 }  // namespace graphpipe::runtime

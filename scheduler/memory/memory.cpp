@@ -169,18 +169,21 @@ std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& sch
   return devices;
 }
 
-std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const std::vector<Span>& spans) {
-  GP_CHECK(memory.changes.size() == spans.size());
-  std::vector<std::pair<Ticks, Bytes>> changes;
-  for (size_t i = 0; i < spans.size(); ++i) {
-    changes.push_back({spans[i].start, memory.changes[i].before});
-    changes.push_back({spans[i].end, memory.changes[i].after});
-  }
-  std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const ir::Program& program,
+                                          const std::vector<Span>& spans) {
+  GP_CHECK(memory.changes.size() == spans.size() && program.actions.size() == spans.size());
   std::vector<MemoryPoint> points = {{Ticks(0), memory.fixed}};
-  for (const auto& [time, change] : changes) {
+  const auto change = [&](Ticks time, Bytes bytes) {
     if (time > points.back().time) points.push_back({time, points.back().bytes});
-    points.back().bytes += change;
+    points.back().bytes += bytes;
+  };
+  Ticks now(0);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const bool computes = program.actions[i].stream == wire::Stream::kCompute;
+    if (computes) now = std::max(now, spans[i].start);
+    change(now, memory.changes[i].before);
+    if (computes) now = std::max(now, spans[i].end);
+    change(now, memory.changes[i].after);
   }
   return points;
 }

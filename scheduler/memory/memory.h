@@ -33,11 +33,14 @@ struct DeviceMemory {
 /// Per program of the schedule. Needs: actions that pass action_problem, with slots.
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options);
 
-/// One device's memory over time, ascending: from `time` on, `bytes`. Changes of one instant are joined.
+/// One device's memory over time, ascending: from `time` on, `bytes`. Changes of one instant are joined. As for the
+/// peak, which none of them exceeds, memory changes in list order: what a message or a reduction takes and frees, it
+/// does where the device's computing thread comes to it.
 struct MemoryPoint {
   Ticks time;
   Bytes bytes;
 };
-std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const std::vector<Span>& spans);
+std::vector<MemoryPoint> memory_over_time(const DeviceMemory& memory, const ir::Program& program,
+                                          const std::vector<Span>& spans);
 
 }  // namespace graphpipe::scheduler

@@ -30,7 +30,7 @@ std::string trace_json(const StageGraph& graph, const Schedule& schedule, const 
               std::to_string(micro_batch_of(graph, action)) + ",\"version\":" + std::to_string(action.version)));
     }
     if (p < memory.size())
-      for (const MemoryPoint& point : memory_over_time(memory[p], timeline.spans[p]))
+      for (const MemoryPoint& point : memory_over_time(memory[p], program, timeline.spans[p]))
         out.counter(device, point.time.count, "memory", point.bytes.count);
   }
   size_t arrows = 0;

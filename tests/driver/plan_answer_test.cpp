@@ -44,6 +44,26 @@ TEST_CASE("data parallelism uses every device that a sample is there for, and sa
   CHECK(holds(few.object()["diagnostics"].dump(), "it uses 2 of 4 devices"));
 }
 
+TEST_CASE("policies of replicas take as many devices as pay") {
+  for (const char* policy : {"data-parallel", "parameter-server"}) {
+    CAPTURE(policy);
+    const auto asked = [&](const char* planner, const char* devices) {
+      return ask(gpt2("plan", {"--policy", policy, "--cluster", "default", "--batch", "8", "--planner", planner,
+                               "--devices", devices}));
+    };
+    const nlohmann::json best = asked("auto", "4").object();
+    double least = best["simulated_step"];
+    for (const char* devices : {"1", "2", "3", "4"}) {
+      const Answer equal = asked("equal-split", devices);
+      REQUIRE(equal.code == 0);
+      least = std::min(least, equal.object()["simulated_step"].get<double>());
+    }
+    CHECK(best["simulated_step"] == least);
+    // Of a small model the gradients take longer to add up than another device saves.
+    CHECK(best["stages"][0]["devices"].size() == 1);
+  }
+}
+
 TEST_CASE("plans of asynchronous schedules are ranked by the step that they take between two drains") {
   for (const char* policy : {"pipedream", "2bw"})
     for (const char* batches : {"1", "16"}) {

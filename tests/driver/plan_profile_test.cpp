@@ -193,6 +193,17 @@ TEST_CASE("a plan that no number of micro-batches in flight makes fit is said no
   CHECK(unaware.object["fits_memory"] == false);
   CHECK(unaware.object["simulated_step"].is_number());
   CHECK(best.object["fits_memory"] == true);
+  // What `-o` wrote of it is read as it was told.
+  const fs::path plan = fs::temp_directory_path() / ("graphpipe-no-fit-" + std::to_string(getpid()) + ".json");
+  std::vector<std::string> writing = flags, reading = flags;
+  writing.insert(writing.end(), {"--planner", "dapple", "-o", plan.string()});
+  reading.insert(reading.end(), {"--plan", plan.string()});
+  REQUIRE(file.plan(writing).code == 0);
+  const auto read = file.plan(reading);
+  fs::remove(plan);
+  REQUIRE(read.code == 0);
+  CHECK(read.object["fits_memory"] == false);
+  CHECK(read.object["simulated_step"] == unaware.object["simulated_step"]);
   CHECK(best.object["limit"].get<std::string>().find("would lift it") != std::string::npos);
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("under LAMB and Muon verify passes a transformer, and fails it with on
 
 TEST_CASE("mmt under AdamW has PyTorch's losses") {
   const Reference reference = read_reference("mmt", "adamw");
-  const std::string folder = work_folder("mmt_2");
+  const std::string folder = work_folder("mmt_verified");
   compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--optimizer", "adamw"});
   const Trained pipeline = train(reference, folder, false);
   const Trained serial = train(reference, folder, true);

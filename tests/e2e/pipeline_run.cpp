@@ -34,7 +34,7 @@ constexpr double kUnpricedBytes = 1024;
 // Runs a program and returns its standard output; the test fails where it ends otherwise than expected.
 std::string run(const std::vector<std::string>& arguments, int expected = 0) {
   std::string out;
-  const auto endings = driver::run_processes({{.arguments = arguments}}, 60,
+  const auto endings = driver::run_processes({{.arguments = arguments}}, 180,
                                              [&](size_t, std::string_view line) { out += std::string(line) + "\n"; });
   REQUIRE(endings.ok());
   CAPTURE(joined(arguments));

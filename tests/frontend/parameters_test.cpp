@@ -277,6 +277,7 @@ TEST_CASE("a padding row goes to the look-ups of its table, not to its other rea
   CHECK(problem("table padding -1\n").find("line 1") != std::string::npos);
   CHECK(problem("table padding\n").find("line 1") != std::string::npos);
   CHECK(problem("nothing padding 1\n").find("names no parameter") != std::string::npos);
+  CHECK(problem("table split\n").find("names no parameter that the file merges with another") != std::string::npos);
 }
 
 TEST_CASE("frequencies of rotary positions are no weight although a product reads them; products of weights are") {

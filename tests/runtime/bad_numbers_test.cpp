@@ -37,6 +37,14 @@ struct RunFolder {
     out.seekp(size - (16 - row) * 24 + column * 4);
     out.write(reinterpret_cast<const char*>(&number), sizeof number);
   }
+  /// Overwrites a row by another.
+  void copy_row(const std::string& file, int64_t from, int64_t to) const {
+    std::fstream both(path + "/" + file, std::ios::binary | std::ios::in | std::ios::out);
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path + "/" + file));
+    char row[24];
+    both.seekg(size - (16 - from) * 24).read(row, sizeof row);
+    both.seekp(size - (16 - to) * 24).write(row, sizeof row);
+  }
   std::string path;
 };
 
@@ -72,9 +80,11 @@ TEST_CASE("a program that nobody has launched looks at its data itself, at all o
 }
 
 TEST_CASE("NaN in the data is reported once with its row; the loss that it makes ends the run, and says where") {
-  for (const bool serial : {true, false}) {
+  for (const auto& [serial, scales] : {std::pair(true, false), {false, false}, {true, true}, {false, true}}) {
     CAPTURE(serial);
-    const TwoStagePlan plan({.one_device = serial});
+    CAPTURE(scales);
+    TwoStagePlan plan({.one_device = serial});
+    plan.table().scales_loss = scales;  // which cannot be what makes it
     const RunFolder folder;
     folder.set("x.npy", 11, 2, kNan);  // in the second step, micro-batch 1
     folder.set("x.npy", 12, 2, kNan);
@@ -104,6 +114,30 @@ TEST_CASE("NaN in the data is reported once with its row; the loss that it makes
     CHECK(mentions(errors, note) == !serial);
     CHECK(mentions(ends.front().output, "step 1 of 2 loss "));
     CHECK_FALSE(mentions(ends.front().output, "step 2 of"));
+  }
+}
+
+TEST_CASE(
+    "an infinite loss leaves out the update where losses are scaled, and ends a run with exit 1 whose last it is") {
+  for (const bool serial : {true, false}) {
+    CAPTURE(serial);
+    TwoStagePlan plan({.one_device = serial});
+    plan.table().scales_loss = true;
+    const auto end_after = [&](const std::string& steps) {
+      const RunFolder folder;
+      folder.set("t.npy", 11, 2, std::numeric_limits<float>::infinity());  // in the second step
+      const std::vector<std::string> arguments{"--data", folder.path, "--steps", steps};
+      if (serial) return run_serial_process(plan.programs(), folder.path, arguments);
+      return run_pipeline(plan, folder.path, arguments).ends.front();
+    };
+    const RunEnd at_the_end = end_after("2"), before = end_after("3");
+    CAPTURE(at_the_end.errors);
+    CAPTURE(before.errors);
+    CHECK(at_the_end.exit_code == 1);
+    CHECK(mentions(at_the_end.errors,
+                   "the loss of the last step is infinite, at loss scale 65536: of 2 steps 1 made no update"));
+    CHECK(before.exit_code == 0);
+    CHECK_FALSE(mentions(before.errors, "error["));
   }
 }
 
@@ -203,7 +237,7 @@ TEST_CASE("weights that are not finite are refused with their name and place bef
   }
 }
 
-TEST_CASE("a step whose labels all do not count has no loss") {
+TEST_CASE("a step whose labels all do not count has no loss: the run ends, or skips it") {
   static const char* const kName = "t";
   TwoStagePlan plan({.one_device = true});
   plan.table().loss = {.normalizer = LossRow::Normalizer::kCountedPositions,
@@ -217,6 +251,18 @@ TEST_CASE("a step whose labels all do not count has no loss") {
   CAPTURE(end.errors);
   CHECK(end.exit_code == 3);
   CHECK(mentions(end.errors, "all labels of samples [0,8) of step 1 are 0 and do not count"));
+  // The second step then is the only one.
+  const RunEnd skipping =
+      run_serial_process(plan.programs(), folder.path,
+                         {"--data", folder.path, "--steps", "2", "--on-anomaly", "skip", "--save", folder.path + "/w"});
+  CAPTURE(skipping.errors);
+  CHECK(skipping.exit_code == 0);
+  CHECK(mentions(skipping.errors, "step 1 was skipped: all labels of samples [0,8) of step 1 are 0"));
+  for (int64_t row = 0; row < 8; ++row)
+    for (const char* file : {"t.npy", "x.npy"}) folder.copy_row(file, row + 8, row);  // the second step's
+  CHECK(run_serial_process(plan.programs(), folder.path, {"--data", folder.path, "--save", folder.path + "/one"})
+            .exit_code == 0);
+  CHECK((read_file(folder.path + "/w") == read_file(folder.path + "/one")));
 }
 
 TEST_CASE("a result that cannot be written is an error, not a success") {

@@ -286,11 +286,13 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   plan.loss.counted = kFirst;
   plan.batch = 1;
   const auto one_by_one = open_folder(folder.path, "y", 1);
-  const LossScales evaluated(plan, *one_by_one, 0, 3, true);
+  const LossScales evaluated(plan, *one_by_one, 0, 3);
   CHECK(evaluated.total(1) == 1);
   CHECK(evaluated.total(2) == 0);
   CHECK(evaluated.divisor({2, 3}) == 1);
-  CHECK_THROWS_AS(LossScales(plan, *one_by_one, 0, 3), RunError);
+  CHECK(evaluated.undefined() ==
+        "all labels of samples [0,1) of step 3 are -100 and do not count, so their loss is undefined");
+  CHECK(LossScales(plan, *one_by_one, 0, 2).undefined().empty());
   CHECK(loss_divisor(plan, *data, 0, {1, 2}) == 1);
   CHECK(loss_divisor(plan, *data, 0, {2, 3}) == 0);
   plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "runtime/launch/sockets.h"
+#include "runtime/main.h"
 #include "wire/secret.h"
 
 namespace graphpipe::runtime::test {
@@ -106,8 +107,11 @@ RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std:
                           std::vector<std::string> arguments, const std::string& output) {
   arguments.insert(arguments.end(), {"--folder", folder});
   const std::string path = out_path(folder, next_run++, 0);
+  std::vector<const DeviceProgram*> all;
+  for (const DeviceProgram& program : programs) all.push_back(&program);
+  const auto count = static_cast<int>(all.size());
   const pid_t pid = spawn(
-      path, arguments, [&](int argc, char** argv) { return run_serial(programs, argc, argv); }, output);
+      path, arguments, [&](int argc, char** argv) { return run_serial(all.data(), count, argc, argv); }, output);
   const int code = wait_for(pid, 60);
   return {code, read_file(path + ".out"), read_file(path + ".err")};
 }

@@ -72,6 +72,10 @@ TEST_CASE("an update of several steps is one step of their samples") {
     CHECK(are_close(several, one));
     CHECK_FALSE(are_close(several, folder.train(whole(4), numbers + " --steps 6")));
   }
+  // 24 samples are a batch of 16 and one of 8, which counts half as much.
+  const PlanShape shorter_last{.batch = 16, .micro_batch = {8, 4}};
+  CHECK(are_close(folder.train(shorter_last, "--lr 0.2 --momentum 0.9 --steps 4 --accumulate 2 --last-batch train"),
+                  folder.train(whole(24), "--lr 0.2 --momentum 0.9 --steps 2")));
   // Steps that make no whole update change nothing.
   CHECK(are_close(folder.train(whole(4), "--lr 0.2 --steps 5 --accumulate 3"),
                   folder.train(whole(4), "--lr 0.2 --steps 3 --accumulate 3")));

@@ -202,7 +202,7 @@ TEST_CASE("a boundary value that the stash holds anyway counts once") {
   CHECK(memory_of(standalone.graph, schedule, {})[1].peak == Bytes(101));
 }
 
-TEST_CASE("every step returns each device to what it held at its start") {
+TEST_CASE("every step returns each device to what it held at its start, and holds no more than its peak between") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     const StandaloneCase standalone = random_stages(seed);
@@ -211,9 +211,16 @@ TEST_CASE("every step returns each device to what it held at its start") {
     REQUIRE(timeline.ok());
     const auto memory = memory_of(standalone.graph, schedule, {});
     for (size_t p = 0; p < memory.size(); ++p) {
-      const auto points = memory_over_time(memory[p], timeline->spans[p]);
+      const auto points = memory_over_time(memory[p], schedule.programs[p], timeline->spans[p]);
       CHECK(points.back().bytes == memory[p].fixed);
       for (const MemoryPoint& point : points) CHECK(point.bytes >= memory[p].fixed);
+      const Bytes most = std::ranges::max(points, {}, &MemoryPoint::bytes).bytes;
+      CHECK(most <= memory[p].peak);
+      if (schedule.programs[p].actions.empty()) continue;
+      const size_t at_peak = memory[p].peak_position;
+      const Span span = timeline->spans[p][at_peak];
+      if (ir::is_compute(schedule.programs[p].actions[at_peak].op) && span.end > span.start)
+        CHECK(most == memory[p].peak);
     }
   }
 }

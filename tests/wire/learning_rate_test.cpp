@@ -85,26 +85,28 @@ TEST_CASE("a file gives the factor from a step on, and wrong lines are named") {
 }
 
 TEST_CASE("words that are no schedule, no group and no number of steps are refused with their flag") {
-  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{{"--lr-schedule", "cosine"},
-                                                                                     {"--lr-schedule", "cosine:0"},
-                                                                                     {"--lr-schedule", "step:5"},
-                                                                                     {"--lr-schedule", "linear:5,x"},
-                                                                                     {"--lr-schedule", "wave:5"},
-                                                                                     {"--group", "lr=1"},
-                                                                                     {"--group", "a:"},
-                                                                                     {"--group", "a:lr"},
-                                                                                     {"--group", "a:lr=1,lr=2"},
-                                                                                     {"--group", "a:momentum=1"},
-                                                                                     {"--group", "a\nb:lr=1"},
-                                                                                     {"--no-decay", "biases"},
-                                                                                     {"--accumulate", "0"},
-                                                                                     {"--ema", "1"},
-                                                                                     {"--nesterov"},
-                                                                                     {"--save-ema", "x"},
-                                                                                     {"--ema", "0.5"},
-                                                                                     {"--loss-scale", "3"},
-                                                                                     {"--loss-scale", "-2"},
-                                                                                     {"--loss-scale-growth", "0"}}) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--lr-schedule", "cosine"},
+                                             {"--lr-schedule", "cosine:0"},
+                                             {"--lr-schedule", "step:5"},
+                                             {"--lr-schedule", "linear:5,x"},
+                                             {"--lr-schedule", "wave:5"},
+                                             {"--group", "lr=1"},
+                                             {"--group", "a:"},
+                                             {"--group", "a:lr"},
+                                             {"--group", "a:lr=1,lr=2"},
+                                             {"--group", "a:momentum=1"},
+                                             {"--group", "a\nb:lr=1"},
+                                             {"--no-decay", "biases"},
+                                             {"--accumulate", "0"},
+                                             {"--accumulate", "4", "--steps", "3"},
+                                             {"--ema", "1"},
+                                             {"--nesterov"},
+                                             {"--save-ema", "x"},
+                                             {"--ema", "0.5"},
+                                             {"--loss-scale", "3"},
+                                             {"--loss-scale", "-2"},
+                                             {"--loss-scale-growth", "0"}}) {
     CAPTURE(wrong.back());
     RunOptions options;
     CHECK(parse_run_options(wrong, options).find(wrong[0]) != std::string::npos);
@@ -112,13 +114,15 @@ TEST_CASE("words that are no schedule, no group and no number of steps are refus
   RunOptions options;
   CHECK(parse_run_options({"--lr-schedule", "cosine:10", "--warmup", "10"}, options).find("--warmup") == 0);
   options = {};
+  CHECK(parse_run_options({"--accumulate", "4", "--steps", "3", "--checkpoint", "x"}, options) == "");
+  options = {};
   CHECK(parse_run_options({"--lr-file", "x", "--warmup", "3"}, options).find("--lr-file") == 0);
 }
 
 TEST_CASE("groups travel one by one, whatever their patterns hold") {
   const RunOptions options = options_of({"--group", "onnx::MatMul_1:lr=0.5,weight-decay=0", "--group", "a=b,*:lr=1",
-                                         "--no-decay", "norms-and-biases", "--accumulate", "3", "--ema", "0.5",
-                                         "--save-ema", "x", "--clip-value", "2", "--lr-schedule", "step:5,0.1"});
+                                         "--no-decay", "norms-and-biases", "--accumulate", "3", "--steps", "3", "--ema",
+                                         "0.5", "--save-ema", "x", "--clip-value", "2", "--lr-schedule", "step:5,0.1"});
   REQUIRE(options.optimizer.groups.size() == 2);
   CHECK(options.optimizer.groups[0].pattern == "onnx::MatMul_1");
   CHECK(options.optimizer.groups[1].learning_rate == 1.0);

@@ -133,3 +133,15 @@ TEST_CASE("epochs that are more steps than can be counted have none") {
   CHECK(order.steps(1) == int64_t{1} << 50);
   CHECK(order.steps(int64_t{1} << 40) == -1);
 }
+
+TEST_CASE("the batches of some steps are their samples, in whole batches") {
+  for (const LastBatch rule : kRules)
+    for (const int64_t samples : {8, 10, 12, 15}) {
+      const SampleOrder order(samples, 4, {.last_batch = rule});
+      for (int64_t first = 0; first < 9; ++first) {
+        int64_t taken = 0;
+        for (int64_t last = first; last < 12; taken += order.samples_of(last++))
+          CHECK(4 * order.batches_in(first, last) == taken);
+      }
+    }
+}

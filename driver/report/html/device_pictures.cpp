@@ -105,8 +105,8 @@ std::string memory_curve(const Pipeline& pipeline, size_t program, const std::st
   const auto y = [&](double bytes) { return kBottom - (kBottom - kTop) * bytes / std::max(top, 1.0); };
   std::string points;
   double before = y(static_cast<double>(built.memory[program].fixed.count));
-  for (const scheduler::MemoryPoint& point :
-       scheduler::memory_over_time(built.memory[program], built.timeline.spans[program])) {
+  for (const scheduler::MemoryPoint& point : scheduler::memory_over_time(
+           built.memory[program], built.schedule.programs[program], built.timeline.spans[program])) {
     const double x = kBegin + (kEnd - kBegin) * static_cast<double>(point.time.count) / span;
     points += fmt::format("{:.1f},{:.1f} ", x, before);
     before = y(static_cast<double>(point.bytes.count));
