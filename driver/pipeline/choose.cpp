@@ -81,7 +81,7 @@ void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& requ
 }
 
 /// Plans that are kept for where the best one turns out not to fit.
-constexpr size_t kOthers = 16;
+constexpr size_t kOthers = 64;
 /// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
 /// orders are searched to the end when they have been compared.
 constexpr int64_t kActionsOfCandidate = 90'000;

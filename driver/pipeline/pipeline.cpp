@@ -1,6 +1,7 @@
 #include "driver/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -271,6 +272,9 @@ Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines
 
 namespace {
 
+/// How long plans that fit are compared by their own code and order, after the first.
+constexpr double kMaxSecondsToCompare = 3;
+
 // The cluster with devices of so many times the memory.
 ir::Cluster with_memory(ir::Cluster cluster, double times) {
   for (ir::Device& device : cluster.devices)
@@ -282,6 +286,10 @@ ir::Cluster with_memory(ir::Cluster cluster, double times) {
 struct Search {
   Stopwatch watch;
   SearchLine* line = nullptr;
+  /// The search ranks plans with more memory than devices have: the best of those that fit is not its first.
+  bool beyond_bounds = false;
+  /// The first plan of the last such search fits.
+  bool first_fits = false;
 };
 
 /// That no plan fits the memory, or that the plan's policy has no order for it.
@@ -289,32 +297,61 @@ bool has_no_schedule(const Status& status) {
   return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
 }
 
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, const Search& search) {
+// Makes the first of the assignments whose code fits the memory the pipeline's plan, or the fastest where the search
+// went beyond it. False: none fits.
+bool take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, const PlanOptions& options,
+                  const Search& search) {
+  const Stopwatch watch;
+  std::optional<size_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < assignments.size(); ++i) {
+    const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
+                         (best && watch.seconds() > kMaxSecondsToCompare);
+    if (is_late || interrupted()) break;
+    pipeline.plan.assignment = assignments[i];
+    pipeline.plan.schedule.reset();
+    if (const Status derived = derive(pipeline); !derived.ok()) {
+      if (!has_no_schedule(derived)) return false;
+      continue;
+    }
+    if (!search.beyond_bounds) return true;
+    if (pipeline.built.step_seconds() >= least) continue;
+    least = pipeline.built.step_seconds();
+    best = i;
+  }
+  if (!best) return false;
+  pipeline.plan.assignment = std::move(assignments[*best]);
+  pipeline.plan.schedule.reset();
+  return derive(pipeline).ok();
+}
+
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
   GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
-  pipeline.plan.assignment = std::move(choice.assignment);
+  pipeline.plan.assignment = choice.assignment;
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
   const Status first = derive(pipeline);
-  Status derived = first;
+  search.first_fits = search.beyond_bounds && first.ok();
+  if (!first.ok() && !has_no_schedule(first)) return first;
   // What fits by the bound of its memory may not by that of its code; another plan may.
-  for (ir::Assignment& other : choice.others) {
-    const bool is_late = options.time_limit > 0 && search.watch.seconds() > options.time_limit;
-    if (!has_no_schedule(derived) || is_late || interrupted()) break;
-    pipeline.plan.assignment = std::move(other);
-    pipeline.plan.schedule.reset();
-    derived = derive(pipeline);
+  if (!first.ok() || search.beyond_bounds) {
+    choice.others.insert(choice.others.begin(), std::move(choice.assignment));
+    if (!take_fitting(pipeline, std::move(choice.others), options, search)) return first;
   }
-  if (!derived.ok()) return first;
   if (first.ok() && choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
 
-// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. These
-// are how much too high bounds have been seen to be, mostly and at most.
-constexpr double kUsualSlack = 1.25, kLargestSlack = 1.7;
+// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So much
+// too high have bounds been seen to be, mostly and at most; and where the fastest plans of these do not fit, they hide
+// slower ones that do, which a search with less slack finds.
+constexpr double kUsualSlack = 1.25;
+constexpr std::array kSlacks = {kUsualSlack, 1.7, 1.1};
+/// Where a plan is known, the second of these searches and the third begin no later than this after the first search.
+constexpr double kMaxSecondsBeyond = 8;
 
 bool is_short_of_memory(const Pipeline& pipeline) {
   // Stages recompute only where memory asks for it.
@@ -327,13 +364,14 @@ bool is_short_of_memory(const Pipeline& pipeline) {
   return false;
 }
 
-// Searches once more where devices have more memory, from the plan as it was asked for: the search may have passed over
-// faster plans that fit. Keeps the plan that it finds where that fits and is faster.
-Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, const Search& search) {
+// Searches once more where devices have so many times the memory, from the plan as it was asked for: the search may
+// have passed over faster plans that fit. Keeps the plan that it finds where that fits and is faster.
+Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
+                            double slack) {
   const double step = pipeline.built.step_seconds();
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
   const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
-  const Status found = plan_for(pipeline, options, with_memory(known.cluster, kUsualSlack), search);
+  const Status found = plan_for(pipeline, options, with_memory(known.cluster, slack), search);
   if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
   if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
@@ -349,16 +387,19 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, Search
   Search search{.watch = {}, .line = &line};
   const Status first = plan_for(pipeline, options, asked.cluster, search);
   search.line = nullptr;  // from here on plans are timed that may not fit
-  if (first.ok() && pipeline.complete && is_short_of_memory(pipeline))
-    return search_beyond_bounds(pipeline, options, asked, search);
-  if (!has_no_schedule(first)) return first;
-  for (const double slack : {kUsualSlack, kLargestSlack}) {
-    pipeline.plan = asked;
-    if (const Status found = plan_for(pipeline, options, with_memory(asked.cluster, slack), search);
-        !has_no_schedule(found))
-      return found;
+  search.beyond_bounds = true;
+  Status found = first;
+  for (const double slack : kSlacks) {
+    if (found.ok()) {
+      if (!pipeline.complete || search.first_fits || !is_short_of_memory(pipeline)) break;
+      if (slack != kUsualSlack && search.watch.seconds() > kMaxSecondsBeyond) break;
+      GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
+    } else if (has_no_schedule(found)) {
+      pipeline.plan = asked;
+      found = plan_for(pipeline, options, with_memory(asked.cluster, slack), search);
+    }
   }
-  return first;
+  return found.ok() || !has_no_schedule(found) ? found : first;
 }
 
 }  // namespace

@@ -92,6 +92,20 @@ TEST_CASE("a plan that does not fit with its code's memory makes way for one tha
   for (const scheduler::DeviceMemory& memory : made->built.memory) CHECK(memory.peak <= Bytes(40'000));
 }
 
+TEST_CASE("a plan is found that fits by its code, far down among those of the search with more memory") {
+  driver::Options options;
+  options.model.model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/resnet/model.onnx";
+  options.training.loss = "cross_entropy:logits,label";
+  options.training.batch = 16;
+  options.plan.devices = 4;
+  options.plan.cluster = "default";
+  options.plan.memory = 299021;
+  const auto made = driver::make_pipeline(options);
+  for (const Diagnostic& problem : made.problems()) MESSAGE(to_line(problem));
+  REQUIRE(made.ok());
+  for (const scheduler::DeviceMemory& device : made->built.memory) CHECK(device.peak <= Bytes(299021));
+}
+
 TEST_CASE("a limit of memory refuses what the code of a plan needs more, and nothing less") {
   const std::string cluster = GRAPHPIPE_BINARY_DIR "/driver_memory_cluster.json";
   driver::Options options;

@@ -78,7 +78,8 @@ TEST_CASE("weight versions flow through the batches between two drains") {
 
 TEST_CASE("replicas that have no micro-batch of a step reduce with the others") {
   const std::string plan = work_folder("pace-idle") + "/plan.json";
-  make_plan(read_reference("dlrm"), plan, {"--devices", "3", "--policy", "data-parallel", "--micro-batch", "8"});
+  make_plan(read_reference("dlrm"), plan,
+            {"--devices", "3", "--policy", "data-parallel", "--planner", "equal-split", "--micro-batch", "8"});
   CHECK(run_paced(plan, {"--steps", "1"})["devices"] == 3);
 }
 
