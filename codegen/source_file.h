@@ -12,8 +12,8 @@ struct SourceFile {
   bool operator==(const SourceFile&) const = default;
 };
 
-/// The comment that opens a file, and ends with its line. A file whose text does not depend on the plan does not name
-/// it, so that with another plan it, and what was compiled from it, stays the same.
+/// The comment that opens a file, and ends with its line. A file that is the same for many plans does not name its
+/// plan, so that it, and what was compiled from it, stays the same.
 struct FirstLines {
   std::string of_model;
   std::string of_plan;

@@ -232,9 +232,33 @@ Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim row
   return spread[0];
 }
 
-/// ScatterND with multiplication or extrema becomes ScatterElements on rows.
+/// Whether the places are those of all rows, in order: 0, 1, 2, ... In the form that `x[:, a:b] = y` is exported, whose
+/// first axis is whole.
+bool names_every_row(NodeContext& context) {
+  const ir::Graph& graph = context.lowering().graph();
+  const ir::Shape data = context.type(0).shape, places = context.type(1).shape;
+  if (data.empty() || places != ir::Shape{data[0], Dim::fixed(1)} || context.type(2).shape != data) return false;
+  ir::ValueId value = context.input(1).value;
+  const auto producer = [&] {
+    const ir::NodeId id = value.valid() ? graph.value(value).producer : ir::NodeId();
+    return id.valid() ? &graph.node(id) : nullptr;
+  };
+  while (producer() != nullptr && (producer()->op == "Reshape" || producer()->op == "Unsqueeze"))
+    value = producer()->inputs[0];
+  const ir::Node* const count = producer();
+  return count != nullptr && count->op == "Iota" && graph.value(value).type.shape == ir::Shape{data[0]} &&
+         count->attributes.get_double("start", 0) == 0 && count->attributes.get_double("delta", 1) == 1;
+}
+
+/// ScatterND that replaces every row is what it writes; with multiplication or extrema it becomes ScatterElements on
+/// rows.
 Status lower_scatter_nd(NodeContext& context) {
   const std::string reduction = context.string_attribute("reduction", "none");
+  if (reduction == "none" && names_every_row(context)) {
+    GP_TRY(const ir::ValueId rows, context.value(2));
+    context.bind(0, rows);
+    return Ok{};
+  }
   if (reduction != "mul" && reduction != "max" && reduction != "min") return lower_plain(context);
   const ir::Shape data_shape = context.type(0).shape, index_shape = context.type(1).shape;
   const int64_t indexed_axes = index_shape.empty() || !index_shape.back().is_fixed() ? 0 : index_shape.back().factor;

@@ -1,9 +1,10 @@
 // Layers: convolutions (and pools, lower_pool.cpp) get explicit pads; BatchNormalization and Dropout get the mode that
-// the user chose.
+// the user chose. A loss that the file holds only in part is refused.
 
 #include <algorithm>
 #include <tuple>
 
+#include "frontend/exported_call.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -254,6 +255,23 @@ Status lower_dropout(NodeContext& context) {
   return context.emit_outputs("Dropout", {input}, {{"ratio", ratio}});
 }
 
+/// For F.cross_entropy(label_smoothing=...), which ONNX cannot express and exporters leave out.
+Status lower_cross_entropy(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  double smoothing = 0;
+  if (call && call->target == "aten.cross_entropy_loss.default" && read_number(call->argument(5), smoothing) &&
+      smoothing != 0) {
+    const std::string what = text("the module smooths its labels (label_smoothing=", smoothing,
+                                  "), which the file leaves out: it trains another loss");
+    const char* const cure =
+        "export the scores and compute the loss from log_softmax in the module, or leave label_smoothing out; --accept "
+        "trains the file's loss";
+    if (refuses_losses(context.lowering().request().spec)) return context.problem(Code::kLostByExport, what, cure);
+    context.note(Severity::kWarning, Code::kLostByExport, what, cure);
+  }
+  return lower_plain(context);
+}
+
 }  // namespace
 
 Result<ir::Attributes> convolution_attributes(NodeContext& context, const ir::Shape& weight) {
@@ -272,7 +290,8 @@ std::vector<HandlerEntry> neural_handlers() {
   return {{"Conv", lower_conv},
           {"ConvTranspose", lower_conv_transpose},
           {"BatchNormalization", lower_batch_norm},
-          {"Dropout", lower_dropout}};
+          {"Dropout", lower_dropout},
+          {"SoftmaxCrossEntropyLoss", lower_cross_entropy}};
 }
 
 }  // namespace graphpipe::frontend

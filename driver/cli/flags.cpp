@@ -385,11 +385,21 @@ void check_flags(CLI::App& app, Options& options) {
   output_flags(app, options);
 }
 
+namespace {
+
+void folder_flags(CLI::App& app, Options& options) {
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  app.add_flag("--link-weights", options.link_weights,
+               "share the model's data files by hard links, in place of copies");
+}
+
+}  // namespace
+
 void generate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file")->required();
   trusted_root_flag(app, options.model);
-  app.add_option("-o,--output", options.output, "folder to write")->required();
-  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  folder_flags(app, options);
   output_flags(app, options);
 }
 
@@ -402,8 +412,7 @@ void compile_flags(CLI::App& app, Options& options) {
   model_flags(app, options.model);
   training_flags(app, options.training);
   planning_flags(app, options.plan);
-  app.add_option("-o,--output", options.output, "folder to write")->required();
-  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  folder_flags(app, options);
   config_flag(app, options);
   output_flags(app, options);
 }

@@ -123,6 +123,7 @@ struct Options {
   std::string executed;             // a trace of `run`, to stand beside the simulated one
   std::set<std::string> given;      // the flags that the command line names: "--lr"
   bool bundle = false;
+  bool link_weights = false;
   bool json = false;
   bool quiet = false;
 };

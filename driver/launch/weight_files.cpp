@@ -11,9 +11,11 @@
 
 #include "driver/launch/digest.h"
 #include "driver/launch/output_folder.h"
+#include "driver/report/report.h"
 #include "frontend/external_data.h"
 #include "support/descriptor.h"
 #include "support/output_file.h"
+#include "support/units.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -64,6 +66,9 @@ std::string link_file_of(int file, const struct stat& info, const std::string& p
   return why;
 }
 
+/// Of a copy as large as this a note tells how to do without.
+constexpr int64_t kLargeCopy = int64_t{4} << 30;
+
 Status copy_file(const ir::FileRange& whole, const WeightOrigin& origin, const std::string& path) {
   GP_TRY(OutputFile copy, OutputFile::create(path));
   GP_TRY_VOID(send_file_range(whole, origin, [&](std::string_view bytes) { return copy.write(bytes); }));
@@ -79,15 +84,18 @@ Status take_data_file(const std::string& folder, const std::string& source, cons
   struct stat info {};
   GP_CHECK(fstat(number, &info) == 0);
   const std::string path = folder + "/" + name;
-  const std::string obstacle = link_file_of(number, info, path);
-  if (!obstacle.empty()) {
-    GP_TRY_VOID(copy_file({source, 0, info.st_size}, origin, path));
+  const std::string obstacle = origin.link_data_files ? link_file_of(number, info, path) : "";
+  if (!obstacle.empty() || !origin.link_data_files) GP_TRY_VOID(copy_file({source, 0, info.st_size}, origin, path));
+  const bool is_large = !origin.link_data_files && info.st_size >= kLargeCopy;
+  if (!obstacle.empty() || is_large)
     notes.push_back({.code = Code::kEnvironment,
                      .severity = Severity::kNote,
                      .origin = ModelText(source),
-                     .message = text("the folder has a copy of this data file: ", obstacle),
-                     .hint = "a folder of yours on the file system of the model shares it, without a copy"});
-  }
+                     .message = is_large ? text("the folder has a copy of this data file, of ",
+                                                human_bytes(static_cast<double>(info.st_size)))
+                                         : text("the folder has a copy of this data file: ", obstacle),
+                     .hint = is_large ? "--link-weights shares it, without a copy"
+                                      : "a folder of yours on the file system of the model shares it, without a copy"});
   manifest.files.push_back({.path = name, .size = info.st_size, .sha256 = origin.digests.at(source)});
   return Ok{};
 }

@@ -35,10 +35,10 @@ Result<SharedWeights> find_shared_weights(const ir::Graph& graph, const WeightOr
 /// What write_weight_files writes, as the manifest names it.
 std::vector<std::string> weight_paths(const SharedWeights& shared);
 
-/// Gives each data file a further name in the folder (a hard link), or copies it where the file system or another owner
-/// of the file stands against it; writes the other parameters, and adds all files to the manifest. Nothing else of the
-/// folder may have these names. Returns a note per file that was copied.
-/// Errors: kEnvironment; those of reading the weights.
+/// Copies each data file; or, where `origin` asks for links, gives it a further name in the folder (a hard link), if
+/// neither the file system nor another owner of the file stands against it. Writes the other parameters, and adds all
+/// files to the manifest. Nothing else of the folder may have these names. Returns a note per file that was copied and
+/// not to be, or is large. Errors: kEnvironment; those of reading the weights.
 Result<FolderNotes> write_weight_files(const std::string& folder, const ir::Graph& graph, const WeightOrigin& origin,
                                        const SharedWeights& shared, wire::Manifest& manifest);
 

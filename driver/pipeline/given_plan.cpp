@@ -88,6 +88,27 @@ Diagnostics of_file(Diagnostics problems, const std::string& path) {
   return problems;
 }
 
+Status check_item_sizes(const ir::Plan& plan) {
+  const int64_t batch = plan.batch.count;
+  for (const ir::Program& program : plan.schedule->programs)
+    for (const ir::Action& action : program.actions) {
+      const auto stage = static_cast<size_t>(action.stage);
+      if (action.op != ir::ActionOp::kForward || stage >= plan.assignment.choice.size()) continue;
+      const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(stage)];
+      const int64_t size = action.range.size(), said = choice.micro_batch.count;
+      // Replicas may divide a micro-batch, and the last one of a batch may be shorter.
+      const bool is_part = choice.devices.size() > 1 || action.range.last % batch == 0;
+      if (size <= said && (size == said || is_part)) continue;
+      return Diagnostic{
+          .code = Code::kBadPlan,
+          .origin = ModelText(text("stages[", stage, "].micro_batch")),
+          .message = text("it is ", said, ", and the plan's schedule runs ", size,
+                          " samples together: ", ir::print_action(action), " on device ", program.device),
+          .hint = "remove the plan's schedule, so that the policy orders it anew, or write back the number"};
+    }
+  return Ok{};
+}
+
 bool execute_as(ir::Plan& given, std::string_view execution) {
   const std::optional<ir::Execution> wanted = ir::execution_of_name(execution);
   if (!wanted || *wanted == given.execution) return false;

@@ -21,6 +21,10 @@ Diagnostics of_file(Diagnostics problems, const std::string& path);
 /// kBadPlan.
 Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
 
+/// Whether the schedule runs the micro-batches that the stages say, which a user may have edited without it. Needs: a
+/// schedule whose stages there are. Errors: kBadPlan.
+Status check_item_sizes(const ir::Plan& plan);
+
 /// The same cut executed as "graph" or "chain", in place of what the plan says: then it is ordered anew, by its own
 /// policy where no flag names another. "" changes nothing. Returns whether it changed something.
 bool execute_as(ir::Plan& plan, std::string_view execution);

@@ -16,6 +16,8 @@ struct WeightOrigin {
   std::string trusted_root;
   /// SHA-256 of each file, as the import read it; for write_weight_files.
   std::map<std::string, std::string> digests = {};
+  /// Whether a folder gets hard links to the model's data files, in place of copies.
+  bool link_data_files = false;
 };
 
 /// Hands the range of a file that holds weights to the sink in pieces. Errors: as send_parameter_bytes.

@@ -218,6 +218,7 @@ Status derive(Pipeline& pipeline) {
   scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
   GP_TRY(options.memory.item, counted_items(pipeline));
   if (plan.schedule) {
+    GP_TRY_VOID(check_item_sizes(plan));
     GP_TRY(pipeline.stages, ir::with_batches(std::move(pipeline.stages), plan.drain_every));
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {
@@ -272,8 +273,8 @@ Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines
 
 namespace {
 
-/// How long plans that fit are compared by their own code and order, after the first.
-constexpr double kMaxSecondsToCompare = 3;
+/// How long plans are compared by their own code and order where one fits, and where none does so far.
+constexpr double kMaxSecondsToCompare = 3, kMaxSecondsToFit = 20;
 
 // The cluster with devices of so many times the memory.
 ir::Cluster with_memory(ir::Cluster cluster, double times) {
@@ -306,12 +307,12 @@ bool take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, c
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < assignments.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
-                         (best && watch.seconds() > kMaxSecondsToCompare);
+                         watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
     if (is_late || interrupted()) break;
     pipeline.plan.assignment = assignments[i];
     pipeline.plan.schedule.reset();
     if (const Status derived = derive(pipeline); !derived.ok()) {
-      if (!has_no_schedule(derived)) return false;
+      if (!has_no_schedule(derived)) break;
       continue;
     }
     if (!search.beyond_bounds) return true;
@@ -341,7 +342,8 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
     choice.others.insert(choice.others.begin(), std::move(choice.assignment));
     if (!take_fitting(pipeline, std::move(choice.others), options, search)) return first;
   }
-  if (first.ok() && choice.several_stages) add_beside(pipeline, *choice.several_stages);
+  const bool is_first = first.ok() && pipeline.plan.assignment.choice.size() == 1;
+  if (is_first && choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
 
@@ -350,7 +352,7 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
 // slower ones that do, which a search with less slack finds.
 constexpr double kUsualSlack = 1.25;
 constexpr std::array kSlacks = {kUsualSlack, 1.7, 1.1};
-/// Where a plan is known, the second of these searches and the third begin no later than this after the first search.
+/// Where a plan is known, the second of these searches and the third begin no later than this after all began.
 constexpr double kMaxSecondsBeyond = 8;
 
 bool is_short_of_memory(const Pipeline& pipeline) {

@@ -193,7 +193,13 @@ Status ProfileProblem::take_units() {
     return usage("--micro-batches " + std::to_string(given),
                  text("a batch of ", original.batch, " samples has no ", given, " equal micro-batches"),
                  "give a number that divides the batch");
-  original.micro_batch = usual_micro_batch(original.batch);
+  // The profiled work is not divided: it is the micro-batch where no flag says another.
+  const int64_t unit = std::max<int64_t>(1, options_.foreign.profile_batch);
+  if (has_batch && given == 0 && !has_size && original.batch % unit != 0)
+    return usage("--batch " + std::to_string(original.batch),
+                 text("the profile is of ", unit, " samples, which are not divided"),
+                 text("give a multiple of ", unit, ", or say of how many samples the profile is with --profile-batch"));
+  original.micro_batch = has_batch && given == 0 ? unit : usual_micro_batch(original.batch);
   if (has_batch && given > 0 && !has_size) original.micro_batch = std::max<int64_t>(1, original.batch / given);
   if (has_size && (!read_number(options_.plan.micro_batch, original.micro_batch) || original.micro_batch < 1 ||
                    original.micro_batch > kMaxSamples))

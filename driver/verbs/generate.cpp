@@ -58,13 +58,18 @@ int64_t longest_action_ms(const scheduler::BuiltSchedule& built) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(longest) / scheduler::kTicksPerSecond * 1000));
 }
 
+FolderExtras extras_of(const Options& options) {
+  return {.bundle = options.bundle, .link_weights = options.link_weights};
+}
+
 }  // namespace
 
 Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   GP_TRY_VOID(check_runnable(pipeline.plan));
   const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
                             .trusted_root = pipeline.plan.spec.trusted_root.raw(),
-                            .digests = pipeline.model.digests.files};
+                            .digests = pipeline.model.digests.files,
+                            .link_data_files = extras.link_weights};
   GP_TRY_VOID(check_finite_weights(pipeline.model.graph, origin));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
                                          .model_digest = pipeline.model.digests.whole,
@@ -98,7 +103,7 @@ int run_generate(const Options& options) {
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "generate", lock.problems());
-  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, extras_of(options));
   if (!written) return report_problems(options, "generate", written.problems());
   report_notes(options, written->notes);
   if (options.json) print_json("generate", plan_json(*pipeline), joined(pipeline->model.notes, written->notes));
@@ -113,7 +118,7 @@ int run_compile(const Options& options) {
   report_notes(options, pipeline->model.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "compile", lock.problems());
-  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, {.bundle = options.bundle});
+  const Result<FolderNotes> written = generate_folder(*pipeline, options.output, extras_of(options));
   if (!written) return report_problems(options, "compile", written.problems());
   report_notes(options, written->notes);
   const Status built = build_folder(options.output, options);

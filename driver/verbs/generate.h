@@ -12,6 +12,8 @@ namespace graphpipe::driver {
 struct FolderExtras {
   /// The runtime's sources.
   bool bundle = false;
+  /// Hard links to the model's data files, in place of copies.
+  bool link_weights = false;
   /// The profiling program; its plan has one stage.
   bool profile = false;
 };

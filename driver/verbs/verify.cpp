@@ -30,6 +30,7 @@
 #include "partitioner/batch_stages.h"
 #include "wire/exit_codes.h"
 #include "wire/optimizers.h"
+#include "wire/weight_parts.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -180,7 +181,12 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
   const std::string folder = options.input + "/verify/reference";
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
   GP_TRY(const FolderLock lock, FolderLock::take(folder));
-  GP_TRY_VOID(generate_folder(reference, folder, {.bundle = std::filesystem::exists(options.input + "/runtime")}));
+  // As the folder itself was generated.
+  std::error_code error;
+  const auto names = std::filesystem::hard_link_count(options.input + "/" + wire::weight_data_file(0), error);
+  GP_TRY_VOID(generate_folder(
+      reference, folder,
+      {.bundle = std::filesystem::exists(options.input + "/runtime"), .link_weights = !error && names > 1}));
   GP_TRY_VOID(build_folder(folder, options));
   TrainingResult files = files_named(options.input, "reference", pipeline);
   wire::RunOptions run = run_options(options, reference.plan, files);

@@ -18,8 +18,7 @@ std::optional<std::string> loss_problem(double loss, const PlanTable& plan, cons
                                         const std::vector<at::Tensor>& slot, const wire::ActionRow& row, int64_t step,
                                         const Device& device);
 
-/// Whether a loss that is not finite may be so because its scale is too large for 16 bits: that makes it infinite, and
-/// never NaN.
+/// Whether a loss that is not finite may be so because of its scale: that makes it infinite, and not NaN.
 bool may_be_of_scale(double loss);
 
 /// Whether the error that another rank has ended with is about such a loss.

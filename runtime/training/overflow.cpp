@@ -39,7 +39,9 @@ std::optional<Diagnostic> overflow_problem(const wire::RunResult& result) {
       .origin = {},
       .message = text("the loss of the last step is infinite, at loss scale ", result.loss_scales.back(), ": of ",
                       result.losses.size(), " steps ", result.skipped_steps.size(), " made no update"),
-      .hint = "start at a smaller --loss-scale, or compile with --precision bf16, which has the range of float32"};
+      .hint =
+          "compile with --precision bf16, which has the range of float32, lower the learning rate, or look at the "
+          "data"};
 }
 
 void OverflowWatch::begin(const std::vector<StageState*>& states, const KeptStatistics& statistics) {

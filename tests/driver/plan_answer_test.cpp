@@ -64,6 +64,24 @@ TEST_CASE("policies of replicas take as many devices as pay") {
   }
 }
 
+TEST_CASE("a plan whose micro-batches were edited without its schedule is refused") {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("graphpipe-edited-" + std::to_string(getpid()) + ".json");
+  REQUIRE(ask(gpt2("plan", {"--devices", "2", "--cluster", "default", "--planner", "sequential", "--batch", "8",
+                            "--micro-batch", "4", "-o", file.string()}))
+              .code == 0);
+  auto plan = nlohmann::ordered_json::parse(std::ifstream(file));
+  CHECK(ask({"simulate", file.string(), "-q"}).code == 0);
+  for (const int size : {2, 8}) {
+    plan["stages"][0]["micro_batch"] = size;
+    std::ofstream(file) << plan.dump();
+    const Answer edited = ask({"simulate", file.string(), "-q"});
+    CHECK(edited.code == 3);
+    CHECK(holds(edited.err, "stages[0].micro_batch"));
+  }
+  std::filesystem::remove(file);
+}
+
 TEST_CASE("plans of asynchronous schedules are ranked by the step that they take between two drains") {
   for (const char* policy : {"pipedream", "2bw"})
     for (const char* batches : {"1", "16"}) {

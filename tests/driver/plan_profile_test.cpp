@@ -251,6 +251,7 @@ TEST_CASE("flags are followed or refused by name, never passed over") {
       {{"--planner", "graphpipe", "--loss", "mse:a,b"}, "--loss"},
       {{"--planner", "data-parallel", "--stages", "2", "--devices", "2"}, "--stages"},
       {{"--planner", "dapple", "--batch", "64", "--micro-batch", "16", "--micro-batches", "2"}, "--micro-batches"},
+      {{"--planner", "pipedream", "--batch", "127"}, "--batch 127"},
       {{"--planner", "graphpipe", "--batch", "64", "--micro-batches", "100"}, "--micro-batches 100"},
       {{"--planner", "graphpipe", "--batch", "64", "--micro-batches", "5"}, "--micro-batches 5"},
       {{"--planner", "graphpipe", "--batch", "100", "--micro-batch", "64"}, "--micro-batch 64"},

@@ -63,8 +63,11 @@ std::string read_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+enum class DataFile : uint8_t { kCopied, kLinked };
+
 // Plans and generates NAME/model.onnx into `out`; what `generate` answers.
-Answer generate(const std::string& model, const std::string& out, const std::vector<std::string>& flags = {}) {
+Answer generate(const std::string& model, const std::string& out, const std::vector<std::string>& flags = {},
+                DataFile data = DataFile::kCopied) {
   const std::string plan = model + ".plan.json";
   std::vector<std::string> words{"plan", model,    "--cluster", "default", "--devices", "2", "--batch",
                                  "4",    "--loss", "mse:y,t",   "-o",      plan,        "-q"};
@@ -73,6 +76,7 @@ Answer generate(const std::string& model, const std::string& out, const std::vec
   CAPTURE(planned.err);
   REQUIRE(planned.code == 0);
   words = {"generate", plan, "-o", out};
+  if (data == DataFile::kLinked) words.emplace_back("--link-weights");
   words.insert(words.end(), flags.begin(), flags.end());
   return ask(words);
 }
@@ -89,18 +93,25 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a data file gets a further name in the folder, and its parts a table") {
+TEST_CASE(
+    "the folder gets a copy of a data file, or as --link-weights says a further name of it, and a table of its parts") {
   const TemporaryFolder folder;
   folder.write("in/w.data", std::string(4 + 2 * kBytes, '\2'));
   const std::string model = folder / "in/model.onnx", data = folder / "in/w.data", out = folder / "out";
   write_model(model, {{"a", "w.data", 4}, {"b", "w.data", 4 + kBytes}});
+  const auto link = [&] { return generate(model, out, {}, DataFile::kLinked); };
   CHECK(generate(model, out).err.empty());
+  // Readers of the model refuse data files of several names.
+  CHECK(fs::hard_link_count(data) == 1);
+  CHECK(read_bytes(out + "/weights/0.bin") == read_bytes(data));
+  CHECK(copied_names(out).empty());
+  CHECK(link().err.empty());
   CHECK(fs::equivalent(out + "/weights/0.bin", data));
   CHECK(copied_names(out).empty());
   CHECK(read_bytes(out + "/weights.txt") ==
         "graphpipe-weights 1\npart 0 4 float32 [8,8] a\npart 0 260 float32 [8,8] b\n");
   // The same again: the link stays, and the model is read without a note on links.
-  CHECK(generate(model, out).err.empty());
+  CHECK(link().err.empty());
   CHECK(fs::hard_link_count(data) == 2);
   CHECK(ask({"inspect", model}).err.empty());
   // A new file under the model's name takes its place, and the old one is left as it is.
@@ -108,8 +119,12 @@ TEST_CASE("a data file gets a further name in the folder, and its parts a table"
   fs::copy_file(data, other);
   fs::rename(other, data);
   CHECK_FALSE(fs::equivalent(out + "/weights/0.bin", data));
-  CHECK(generate(model, out).err.empty());
+  CHECK(link().err.empty());
   CHECK(fs::equivalent(out + "/weights/0.bin", data));
+  // And back to a copy, which leaves the model's file as it is.
+  CHECK(generate(model, out).err.empty());
+  CHECK(fs::hard_link_count(data) == 1);
+  CHECK(read_bytes(out + "/weights/0.bin") == read_bytes(data));
 }
 
 TEST_CASE("what programs cannot read where it lies is copied") {
@@ -121,7 +136,7 @@ TEST_CASE("what programs cannot read where it lies is copied") {
   write_model(model, {{"a", "odd", 1}, {"b", "w.data"}});
   REQUIRE(generate(model, out).code == 0);
   CHECK(copied_names(out) == Names{"a"});
-  CHECK(fs::equivalent(out + "/weights/0.bin", folder / "in/w.data"));
+  CHECK(read_bytes(out + "/weights/0.bin") == std::string(kBytes, '\2'));
   write_model(model, {{"a", "mostly_others"}, {"b", ""}});
   REQUIRE(generate(model, out).code == 0);
   CHECK(copied_names(out) == Names{"a", "b"});
@@ -137,7 +152,7 @@ TEST_CASE("data that may be reached by a link only in a trusted root are linked 
   fs::create_symlink("../store/blob", folder / "in/w.data");
   const std::string model = folder / "in/model.onnx", out = folder / "out";
   write_model(model, {{"a", "w.data"}, {"b", "w.data", kBytes}});
-  REQUIRE(generate(model, out, {"--trusted-root", folder / "store"}).code == 0);
+  REQUIRE(generate(model, out, {"--trusted-root", folder / "store"}, DataFile::kLinked).code == 0);
   CHECK_FALSE(fs::is_symlink(out + "/weights/0.bin"));
   CHECK(fs::equivalent(out + "/weights/0.bin", folder / "store/blob"));
 }
@@ -155,7 +170,7 @@ TEST_CASE("where no further name can be made the folder has a copy, and `generat
   const std::string model = shared + "/model.onnx", data = shared + "/w.data", out = folder / "out";
   std::ofstream(data) << std::string(2 * kBytes, '\2');
   write_model(model, {{"a", "w.data"}, {"b", "w.data", kBytes}});
-  const Answer answer = generate(model, out);
+  const Answer answer = generate(model, out, {}, DataFile::kLinked);
   CHECK(answer.code == 0);
   CHECK(holds(answer.err, "the folder has a copy of this data file"));
   CHECK(read_bytes(out + "/weights/0.bin") == read_bytes(data));
@@ -176,7 +191,7 @@ TEST_CASE("a data file of somebody else's is copied") {
   const std::string model = folder / "in/model.onnx", data = folder / "in/w.data", out = folder / "out";
   REQUIRE(chown(data.c_str(), 1, 1) == 0);
   write_model(model, {{"a", "w.data"}, {"b", "w.data", kBytes}});
-  const Answer answer = generate(model, out);
+  const Answer answer = generate(model, out, {}, DataFile::kLinked);
   CHECK(holds(answer.err, "the file belongs to another user"));
   CHECK(fs::hard_link_count(data) == 1);
   CHECK(read_bytes(out + "/weights/0.bin") == read_bytes(data));

@@ -52,5 +52,5 @@ TEST_CASE("row-wise Adagrad trains tables of dlrm under PipeDream with the inter
   CHECK(tables.find("tables.0.weight") != std::string::npos);
   CHECK(tables.find(", true}") != std::string::npos);
   // How many samples make an update is part of such a schedule.
-  graphpipe_output({"run", folder, "--accumulate", "2", "--quiet"}, 2);
+  graphpipe_output({"run", folder, "--accumulate", "2", "--steps", "2", "--quiet"}, 2);
 }

@@ -153,7 +153,7 @@ TEST_CASE("a loss scale needs updates of whole steps") {
 }
 
 TEST_CASE("a model of 16-bit parameters learns by steps that these cannot hold") {
-  const std::string folder = work_folder("bf16"), model = GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx";
+  const std::string folder = work_folder("precision_bf16"), model = GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx";
   graphpipe_output({"compile", model, "--batch", "8", "--micro-batch", "2", "--loss", "mse:y,target", "--devices", "2",
                     "--stages", "2", "-o", folder, "--quiet"});
   const auto losses = [&](const Arguments& more) {
@@ -163,7 +163,7 @@ TEST_CASE("a model of 16-bit parameters learns by steps that these cannot hold")
   const std::vector<double> main = losses({}), without = losses({"--no-main-weights"});
   CHECK(main.front() == without.front());
   CHECK(main.front() - main.back() > 1.5 * (without.front() - without.back()));
-  const std::string checkpoints = work_folder("bf16_checkpoints");
+  const std::string checkpoints = work_folder("precision_bf16_checkpoints");
   fs::remove_all(checkpoints);
   const Arguments ema = {"--ema", "0.99"};
   const auto run = [&](int steps, const Arguments& more) {

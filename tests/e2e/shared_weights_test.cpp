@@ -63,7 +63,7 @@ TEST_CASE("weights of external data are not copied, and train as those of the mo
   const std::string data = model + "/model.onnx.data";
   move_weights_out(model + "/model.onnx", "model.onnx.data");
 
-  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2"});
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--link-weights"});
   const std::string linked = folder + "/weights/0.bin";
   CHECK(fs::equivalent(linked, data));
   CHECK(fs::file_size(folder + "/weights.safetensors") < fs::file_size(data) / 10);

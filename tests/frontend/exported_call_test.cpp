@@ -82,6 +82,22 @@ TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
   CHECK(reports(trained.problems(), Code::kLostByExport, "--accept"));
 }
 
+TEST_CASE("a loss with smoothed labels, which the file leaves out, is trained only where the user accepts it") {
+  const std::string loss = "g (float[N,3] x, int64[N] t) => (float loss) { loss = SoftmaxCrossEntropyLoss(x, t) }";
+  const std::string plain = "aten.cross_entropy_loss.default](args = (%x, %t", smooth = plain + ", None, 1, -100, 0.2)";
+  ImportRequest request;
+  request.spec.loss.kind = "output";
+  for (const std::string& call : {plain + ")", plain + ", None, 1, -100, 0.0)"})
+    CHECK(import_exported(loss, call, request).ok());
+  const auto refused = import_exported(loss, smooth, request);
+  REQUIRE(!refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "label_smoothing=0.2"));
+  request.spec.accepts_losses = true;
+  const auto accepted = import_exported(loss, smooth, request);
+  REQUIRE(accepted.ok());
+  CHECK(reports(accepted->notes, Code::kLostByExport, "label_smoothing=0.2"));
+}
+
 TEST_CASE("a scattered mean that the file writes without its reduction is a sum over a count, and said") {
   const auto mean = import_exported(kScatter, "aten.scatter_reduce.two](args = (%x, 1, %i, %u, mean)");
   CHECK(nodes_of(mean) ==

@@ -400,6 +400,32 @@ TEST_CASE("LpNormalization divides by the norm, and by 1 where that is 0") {
         "Div(%0, %5) : f32[B,4]\n");
 }
 
+TEST_CASE(
+    "a ScatterND that replaces every row, as `x[:, a:b] = y` is exported, is what it writes: samples stay apart") {
+  const auto written = [](const std::string& first) {
+    return import_text("g (float[N,4] x, float[N,4] u) => (float[N,4] y) {\n first = Constant<value = int64 {" + first +
+                       R"(}>()
+    zero = Constant<value = int64 {0}>()
+    one = Constant<value = int64 {1}>()
+    last = Constant<value = int64[1] {-1}>()
+    sizes = Shape(x)
+    rows = Gather(sizes, zero)
+    end = Add(rows, first)
+    range = Range(first, end, one)
+    at = Unsqueeze(range, last)
+    h = Relu(u)
+    s = ScatterND(x, at, h)
+    y = Exp(s)
+  })");
+  };
+  const auto every = written("0");
+  REQUIRE(every.ok());
+  CHECK(nodes_of(every) == "Relu(%1) : f32[B,4]\nExp(%2) : f32[B,4]\n");
+  // From another row on it is not.
+  const auto shifted = written("1");
+  CHECK((!shifted.ok() || nodes_of(shifted).find("ScatterND(") != std::string::npos));
+}
+
 TEST_CASE("a ScatterND that keeps the larger value is a ScatterElements on numbered rows") {
   const auto imported = import_text(R"(g (float[4,3] table, int64[N,5,1] places, float[N,5,3] x) => (float[4,3] y) {
     y = ScatterND<reduction = "max">(table, places, x)
