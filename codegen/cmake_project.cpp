@@ -41,7 +41,6 @@ if(EXISTS "${bundle}/runtime/program.h")
   add_compile_options("SHELL:-iquote \"${bundle}\"")
   add_library(graphpipe_runtime STATIC ${runtime_sources})
   set_target_properties(graphpipe_runtime PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
-  target_precompile_headers(graphpipe_runtime PRIVATE <ATen/core/Tensor.h>)  # a third of what each unit costs
   add_library(graphpipe::runtime ALIAS graphpipe_runtime)
   target_link_libraries(graphpipe_runtime PUBLIC graphpipe_torch)
 else()

@@ -15,7 +15,6 @@
 #include "frontend/external_data.h"
 #include "support/descriptor.h"
 #include "support/output_file.h"
-#include "support/units.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -84,18 +83,20 @@ Status take_data_file(const std::string& folder, const std::string& source, cons
   struct stat info {};
   GP_CHECK(fstat(number, &info) == 0);
   const std::string path = folder + "/" + name;
-  const std::string obstacle = origin.link_data_files ? link_file_of(number, info, path) : "";
-  if (!obstacle.empty() || !origin.link_data_files) GP_TRY_VOID(copy_file({source, 0, info.st_size}, origin, path));
-  const bool is_large = !origin.link_data_files && info.st_size >= kLargeCopy;
-  if (!obstacle.empty() || is_large)
+  const bool links = origin.link_data_files;
+  const std::string obstacle = links ? link_file_of(number, info, path) : "";
+  const auto note = [&](const std::string& what, const char* hint) {
     notes.push_back({.code = Code::kEnvironment,
                      .severity = Severity::kNote,
                      .origin = ModelText(source),
-                     .message = is_large ? text("the folder has a copy of this data file, of ",
-                                                human_bytes(static_cast<double>(info.st_size)))
-                                         : text("the folder has a copy of this data file: ", obstacle),
-                     .hint = is_large ? "--link-weights shares it, without a copy"
-                                      : "a folder of yours on the file system of the model shares it, without a copy"});
+                     .message = text("the folder has a copy of this data file", what),
+                     .hint = hint});
+  };
+  if (!links || !obstacle.empty()) GP_TRY_VOID(copy_file({source, 0, info.st_size}, origin, path));
+  if (!obstacle.empty())
+    note(text(": ", obstacle), "a folder of yours on the file system of the model shares it, without a copy");
+  else if (!links && info.st_size >= kLargeCopy)
+    note(text(", of ", human_bytes(static_cast<double>(info.st_size))), "--link-weights shares it, without a copy");
   manifest.files.push_back({.path = name, .size = info.st_size, .sha256 = origin.digests.at(source)});
   return Ok{};
 }

@@ -289,7 +289,7 @@ struct Search {
   SearchLine* line = nullptr;
   /// The search ranks plans with more memory than devices have: the best of those that fit is not its first.
   bool beyond_bounds = false;
-  /// The first plan of the last such search fits.
+  /// The first plan of the last search fits.
   bool first_fits = false;
 };
 
@@ -299,31 +299,33 @@ bool has_no_schedule(const Status& status) {
 }
 
 // Makes the first of the assignments whose code fits the memory the pipeline's plan, or the fastest where the search
-// went beyond it. False: none fits.
-bool take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, const PlanOptions& options,
-                  const Search& search) {
+// went beyond it. Errors, where none fits: those of the first.
+Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, const PlanOptions& options,
+                    Search& search) {
   const Stopwatch watch;
+  Status first = Ok{};
   std::optional<size_t> best;
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < assignments.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
                          watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
-    if (is_late || interrupted()) break;
+    if (i > 0 && (is_late || interrupted())) break;
     pipeline.plan.assignment = assignments[i];
     pipeline.plan.schedule.reset();
-    if (const Status derived = derive(pipeline); !derived.ok()) {
-      if (!has_no_schedule(derived)) break;
-      continue;
-    }
-    if (!search.beyond_bounds) return true;
+    const Status derived = derive(pipeline);
+    if (i == 0) first = derived;
+    if (i == 0) search.first_fits = derived.ok();
+    if (has_no_schedule(derived)) continue;
+    if (!derived.ok()) break;
+    if (!search.beyond_bounds) return Ok{};
     if (pipeline.built.step_seconds() >= least) continue;
     least = pipeline.built.step_seconds();
     best = i;
   }
-  if (!best) return false;
+  if (!best) return first;
   pipeline.plan.assignment = std::move(assignments[*best]);
   pipeline.plan.schedule.reset();
-  return derive(pipeline).ok();
+  return derive(pipeline);
 }
 
 Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, Search& search) {
@@ -331,19 +333,12 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
   GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
-  pipeline.plan.assignment = choice.assignment;
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
-  const Status first = derive(pipeline);
-  search.first_fits = search.beyond_bounds && first.ok();
-  if (!first.ok() && !has_no_schedule(first)) return first;
-  // What fits by the bound of its memory may not by that of its code; another plan may.
-  if (!first.ok() || search.beyond_bounds) {
-    choice.others.insert(choice.others.begin(), std::move(choice.assignment));
-    if (!take_fitting(pipeline, std::move(choice.others), options, search)) return first;
-  }
-  const bool is_first = first.ok() && pipeline.plan.assignment.choice.size() == 1;
-  if (is_first && choice.several_stages) add_beside(pipeline, *choice.several_stages);
+  choice.others.insert(choice.others.begin(), std::move(choice.assignment));
+  GP_TRY_VOID(take_fitting(pipeline, std::move(choice.others), options, search));
+  const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
+  if (is_one_stage && choice.several_stages) add_beside(pipeline, *choice.several_stages);
   return Ok{};
 }
 
@@ -390,6 +385,7 @@ Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, Search
   const Status first = plan_for(pipeline, options, asked.cluster, search);
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
+  search.first_fits = false;  // by its bound; by their code faster ones may
   Status found = first;
   for (const double slack : kSlacks) {
     if (found.ok()) {

@@ -34,8 +34,8 @@ struct DeviceMemory {
 std::vector<DeviceMemory> memory_of(const StageGraph& graph, const Schedule& schedule, const MemoryOptions& options);
 
 /// One device's memory over time, ascending: from `time` on, `bytes`. Changes of one instant are joined. As for the
-/// peak, which none of them exceeds, memory changes in list order: what a message or a reduction takes and frees, it
-/// does where the device's computing thread comes to it.
+/// peak, memory changes in list order: what a message or a reduction takes and frees, it does where the device's
+/// computing thread comes to it.
 struct MemoryPoint {
   Ticks time;
   Bytes bytes;

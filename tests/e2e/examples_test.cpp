@@ -20,7 +20,7 @@ using namespace graphpipe::tests;
 namespace {
 
 // Stage code does not depend on order or micro-batches, so one folder per stage count serves all its plans. Two stages
-// are in the cases below.
+// of some models are in the cases below.
 void check_model(const std::string& name, const std::vector<std::vector<std::string>>& extra_plans) {
   const Reference reference = read_reference(name);
   for (const int stages : {1, 4}) {
