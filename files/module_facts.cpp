@@ -64,7 +64,8 @@ std::string parameter_lines(const ModuleFacts& facts) {
   for (const ModelText& name : facts.frozen) lines += name.raw() + " freeze\n";
   for (const PaddingRow& entry : facts.padding_rows) lines += text(entry.parameter.raw(), " padding ", entry.row, "\n");
   for (const std::vector<ModelText>& names : facts.ties)
-    for (const ModelText& name : names) lines += name.raw() + " tie\n";
+    for (const ModelText& name : names)
+      lines += name.raw() + (name == names.front() ? " tie\n" : " tie " + names.front().raw() + "\n");
   return lines;
 }
 

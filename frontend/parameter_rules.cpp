@@ -28,6 +28,11 @@ std::optional<ParameterRules::Rule> ParameterRules::rule_of(std::string pattern,
     Rule rule{std::move(pattern), Action::kPadding, false};
     return read_number(words[1], rule.row) && rule.row >= 0 ? std::optional(std::move(rule)) : std::nullopt;
   }
+  if (words.size() == 2 && words[0] == "tie") {
+    // Names, both: which of them the file holds is not known yet.
+    if ((pattern + words[1]).find_first_of("*?") != std::string::npos) return std::nullopt;
+    return Rule{.pattern = std::move(pattern), .action = Action::kTie, .is_option = false, .other = words[1]};
+  }
   const auto action = words.size() == 1 ? kActions.find(words[0]) : kActions.end();
   if (action == kActions.end()) return std::nullopt;
   return Rule{std::move(pattern), action->second, false};
@@ -53,8 +58,8 @@ Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freez
     problems.push_back({.code = Code::kBadParameter,
                         .origin = ModelText(pattern),
                         .message = text("line ", number, " of the parameter file is not PATTERN and one action"),
-                        .hint = "write 'PATTERN train', 'PATTERN freeze', 'PATTERN tie', 'PATTERN split' or "
-                                "'PATTERN padding ROW'"});
+                        .hint = "write 'PATTERN train', 'PATTERN freeze', 'PATTERN tie', 'NAME tie NAME', 'PATTERN "
+                                "split' or 'PATTERN padding ROW'"});
   }
   if (!problems.empty()) return problems;
   return rules;
@@ -63,7 +68,8 @@ Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freez
 std::optional<size_t> ParameterRules::last_rule(std::string_view name, Action one, Action other) const {
   std::optional<size_t> found;
   for (size_t i = 0; i < rules_.size(); ++i)
-    if ((rules_[i].action == one || rules_[i].action == other) && matches(rules_[i].pattern, name)) {
+    if ((rules_[i].action == one || rules_[i].action == other) &&
+        (matches(rules_[i].pattern, name) || (!rules_[i].other.empty() && rules_[i].other == name))) {
       used_.insert(i);
       found = i;
     }
@@ -80,6 +86,13 @@ std::optional<bool> ParameterRules::tied(std::string_view name) const {
   const std::optional<size_t> rule = last_rule(name, Action::kTie, Action::kSplit);
   if (!rule) return std::nullopt;
   return rules_[*rule].action == Action::kTie;
+}
+
+std::vector<std::pair<std::string, std::string>> ParameterRules::ties() const {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const Rule& rule : rules_)
+    if (!rule.other.empty()) pairs.emplace_back(rule.pattern, rule.other);
+  return pairs;
 }
 
 std::optional<int64_t> ParameterRules::padding_row(std::string_view name) const {

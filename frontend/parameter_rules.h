@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "support/result.h"
@@ -19,13 +20,15 @@ bool is_parameter_name(std::string_view name);
 
 class ParameterRules {
  public:
-  /// Lines "PATTERN train|freeze|tie|split" and "PATTERN padding ROW"; also "PATTERN -> train". Errors: kBadParameter
-  /// with the line's number.
+  /// Lines "PATTERN train|freeze|tie|split", "PATTERN padding ROW" and "NAME tie OTHER"; also "PATTERN -> train".
+  /// Errors: kBadParameter with the line's number.
   static Result<ParameterRules> parse(const std::vector<ModelText>& freeze, std::string_view text);
 
   /// The decision of the last rule that matches the parameter; its pattern is marked as used.
   std::optional<bool> trains(std::string_view name) const;
   std::optional<bool> tied(std::string_view name) const;
+  /// The two names of each line "NAME tie OTHER".
+  std::vector<std::pair<std::string, std::string>> ties() const;
   /// The row of a table that look-ups do not train (nn.Embedding's padding_idx).
   std::optional<int64_t> padding_row(std::string_view name) const;
   /// The pattern that decided, for the report.
@@ -38,8 +41,9 @@ class ParameterRules {
   struct Rule {
     std::string pattern;
     Action action;
-    bool is_option;   // from --freeze
-    int64_t row = 0;  // of kPadding
+    bool is_option;          // from --freeze
+    int64_t row = 0;         // of kPadding
+    std::string other = {};  // of kTie: a name, or none
   };
   static std::optional<Rule> rule_of(std::string pattern, const std::vector<std::string>& words);
   std::optional<size_t> last_rule(std::string_view name, Action one, Action other) const;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "frontend/mask_values.h"
+#include "frontend/tied_names.h"
 
 namespace graphpipe::frontend {
 
@@ -308,7 +309,8 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
                : is_weight                  ? ir::ParamKind::kWeight
                                             : ir::ParamKind::kConstant;
   param.gradient_by_rows = param.trainable && only_looked_up(param.value);
-  if (!param.aliases.empty() && is_weight)
+  const auto is_ruled = [&](const ModelText& alias) { return context_.rules.tied(alias.raw()).value_or(false); };
+  if (!std::ranges::all_of(param.aliases, is_ruled) && is_weight)
     notes_.push_back({.code = Code::kBadParameter,
                       .severity = Severity::kNote,
                       .origin = param.name,
@@ -409,6 +411,7 @@ bool scalar_trains(const std::string& name, const ParameterRules& rules, const E
 
 std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const ParameterContext& context,
                                                  Diagnostics& notes) {
+  add_tied_names(graph, context.rules);
   Decider decider(graph, context, notes);
   std::vector<ParameterDecision> decisions;
   for (ir::ParamId id : graph.param_ids())

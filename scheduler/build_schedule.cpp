@@ -10,11 +10,22 @@ namespace {
 
 /// Micro-batches in a schedule after which what filling and draining costs is small.
 constexpr int64_t kMicroBatchesPerDrain = 512;
-constexpr int64_t kUsualDrainEvery = 16;
+/// Of a schedule of several batches: building longer ones takes minutes.
+constexpr int64_t kMaxMicroBatches = 65'536;
 
 // Where nobody says after how many batches an asynchronous schedule drains.
 int64_t usual_drain_every(const StageGraph& stages) {
   return std::clamp<int64_t>(kMicroBatchesPerDrain / ir::max_micro_batches(stages), 1, kUsualDrainEvery);
+}
+
+Status check_length(const StageGraph& stages, int64_t batches) {
+  const int64_t micro_batches = ir::max_micro_batches(stages);
+  if (batches == 1 || micro_batches <= kMaxMicroBatches / batches) return Ok{};
+  return Diagnostic{
+      .code = Code::kBadPlan,
+      .message = text(batches, " batches of ", micro_batches, " micro-batches between two drains make a schedule of ",
+                      batches * micro_batches, "; at most ", kMaxMicroBatches, " are ordered"),
+      .hint = text("pass --drain-every ", std::max<int64_t>(1, kMaxMicroBatches / micro_batches), " or less")};
 }
 
 Diagnostic unknown_policy(const std::string& name) {
@@ -72,10 +83,11 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
   const Policy* policy = find_policy(options.policy);
   int64_t batches = 1;
   if (policy != nullptr && policy->asynchronous) batches = drain_every > 0 ? drain_every : usual_drain_every(stages);
+  GP_TRY_VOID(check_length(stages, batches));
   for (;; batches = 1) {
     auto repeated = ir::with_batches(stages, batches);
     auto built = repeated ? build_schedule(*repeated, cluster, options) : Result<BuiltSchedule>(repeated.problems());
-    if (!built && drain_every == 0 && batches > 1) continue;
+    if (!built && drain_every == 0 && batches > 1 && options.update == Samples(0)) continue;
     if (!built) return built.problems();
     return OrderedBatches{.stages = std::move(*repeated), .built = std::move(*built)};
   }

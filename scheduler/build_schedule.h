@@ -47,14 +47,18 @@ Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster&
 Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
                                   const BuildOptions& options, const VersionClaims& claims);
 
+/// Batches between two drains of an asynchronous schedule, at most, where nobody says how many.
+inline constexpr int64_t kUsualDrainEvery = 16;
+
 /// Stages of several batches, and their schedule, which drains once.
 struct OrderedBatches {
   StageGraph stages;
   BuiltSchedule built;
 };
 /// The schedule of a policy from one drain to the next: of one batch, and where the policy is asynchronous of
-/// `drain_every`, or where that is 0 of as many as are usual, or one where these have no schedule. Errors: those of
-/// build_schedule and of with_batches.
+/// `drain_every`, or where that is 0 of as many as are usual, or one where these have no schedule and nobody has said
+/// how many samples an update takes. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule would
+/// be too long.
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every);
 

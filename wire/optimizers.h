@@ -19,6 +19,8 @@ struct OptimizerNumbers {
   double beta2 = 0;
   double epsilon = 0;
   bool nesterov = false;
+
+  bool operator==(const OptimizerNumbers&) const = default;
 };
 
 struct OptimizerEntry {

@@ -25,9 +25,10 @@ std::string list(const std::vector<T>& values) {
   return out + "]";
 }
 
-std::string list(const std::vector<ArenaUse>& arenas, int64_t ArenaUse::*member) {
+template <typename Use>
+std::string list(const std::vector<Use>& uses, int64_t Use::*member) {
   std::vector<int64_t> values;
-  for (const ArenaUse& arena : arenas) values.push_back(arena.*member);
+  for (const Use& use : uses) values.push_back(use.*member);
   return list(values);
 }
 
@@ -39,6 +40,12 @@ std::string arena_fields(const std::vector<ArenaUse>& arenas) {
          ", \"fallback_steps\": " + list(arenas, &ArenaUse::fallback_steps) +
          ", \"fallbacks\": " + list(arenas, &ArenaUse::fallbacks) +
          ", \"page_faults\": " + list(arenas, &ArenaUse::page_faults);
+}
+
+std::string graph_fields(const std::vector<GraphUse>& graphs) {
+  if (graphs.empty()) return "";
+  return ", \"stage_calls\": " + list(graphs, &GraphUse::calls) +
+         ", \"graph_calls\": " + list(graphs, &GraphUse::graphs);
 }
 
 std::string staleness_fields(const std::optional<Staleness>& staleness) {
@@ -66,6 +73,10 @@ std::string arena_words(const ArenaUse& arena) {
                                   ? " as planned"
                                   : mebibyte_words(" (planned ", arena.planned_bytes) + ")";
   return mebibyte_words(", arena ", arena.bytes) + planned + ": " + words;
+}
+
+std::string graph_words(const GraphUse& use) {
+  return text(", ", use.graphs, " of ", use.calls, " stage calls of the last step in CUDA graphs");
 }
 
 constexpr std::string_view kStepWord = "step ";
@@ -109,7 +120,7 @@ std::string to_json(const RunResult& result) {
   if (!result.eval_steps.empty())
     out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + arena_fields(result.arenas) +
-         staleness_fields(result.staleness) + ", \"diagnostics\": []}\n";
+         graph_fields(result.graphs) + staleness_fields(result.staleness) + ", \"diagnostics\": []}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {
@@ -145,6 +156,7 @@ std::string peak_lines(const RunResult& result) {
     std::snprintf(line, sizeof line, "device %zu peak %.2f MiB", device, mebibytes(result.peak_bytes[device]));
     out += line;
     if (device < result.arenas.size() && result.arenas[device].steps > 0) out += arena_words(result.arenas[device]);
+    if (device < result.graphs.size() && result.graphs[device].calls > 0) out += graph_words(result.graphs[device]);
     out += "\n";
   }
   return out;

@@ -19,6 +19,11 @@ struct ArenaUse {
   int64_t fallbacks = 0, page_faults = 0;
 };
 
+/// How many functions of stages a GPU's last whole step called, and how many of these ran as CUDA graphs.
+struct GraphUse {
+  int64_t calls = 0, graphs = 0;
+};
+
 /// What a parameter server has measured: how many updates were made between the weights that a gradient was computed at
 /// and its own update.
 struct Staleness {
@@ -56,6 +61,8 @@ struct RunResult {
   std::vector<int64_t> peak_bytes;
   /// Per device, what its arena did for steps (runtime/executor/step_arena.h); empty where nothing has one.
   std::vector<ArenaUse> arenas;
+  /// Per device; empty where nothing records graphs.
+  std::vector<GraphUse> graphs;
   /// Where a parameter server made the updates; its device is the last one above.
   std::optional<Staleness> staleness;
 };
@@ -73,7 +80,7 @@ bool is_step_line(std::string_view line);
 /// "evaluation after step 3: loss 2.3025851" and a newline: the last one of the result.
 std::string eval_line(const RunResult& result);
 /// "device 0 peak 1.25 MiB" and a newline, per device; with an arena that served steps also its size, how many steps
-/// allocated elsewhere, and what the last one did.
+/// allocated elsewhere, and what the last one did; on GPUs that record graphs, what they run.
 std::string peak_lines(const RunResult& result);
 /// "parameter server: 120 updates, each 3.02 updates late on average and at most 5 (allowed: 6)" and a newline; empty
 /// where there is none.

@@ -67,6 +67,11 @@ constexpr RunNeed kCheckpoints = {[](const RunFacts& facts) { return facts.takes
 constexpr RunNeed kResumed = {[](const RunFacts& facts) { return facts.resumes; }, "the run goes on from no checkpoint",
                               "leave it out, or add --resume"};
 
+constexpr RunNeed kCpu = {[](const RunFacts& facts) { return !facts.on_gpu; }, "only the tensors of CPUs have an arena",
+                          "leave it out, or --device cuda"};
+constexpr RunNeed kGpu = {[](const RunFacts& facts) { return facts.on_gpu; }, "the stages compute on CPUs",
+                          "leave it out, or add --device cuda"};
+
 constexpr RunNeed kFiles = {[](const RunFacts& facts) { return facts.reads_files; },
                             "it is about data in files, and the run reads none", "add --data, or leave it out"};
 
@@ -113,6 +118,8 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},
     {"", "--stall-timeout", &kPeers},
+    {"", "--no-arena", &kCpu},
+    {"", "--no-cuda-graphs", &kGpu},
     {"", "--seed", &kRandom},
     {"", "--tolerance", &kSynchronous},
     {"", "--epochs", &kFiles},

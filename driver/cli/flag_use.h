@@ -27,8 +27,8 @@ struct RunFacts {
   bool has_uneven_replicas = false;
   /// Parameters are stored in 16 bits; something is computed in float16.
   bool has_16_bit_weights = true, computes_in_fp16 = true;
-  /// What the flags of the run themselves say: it takes checkpoints, it goes on from one.
-  bool takes_checkpoints = false, resumes = false;
+  /// What the flags of the run themselves say: it takes checkpoints, it goes on from one, it computes on GPUs.
+  bool takes_checkpoints = false, resumes = false, on_gpu = false;
 };
 
 /// Of `run` and `verify`. Errors (kUsage): all flags of options.given that such a folder has no use for.

@@ -152,7 +152,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--bandwidth", plan.bandwidth,
                  "bytes per second of the outermost links (between machines, or the devices of one), in place of what "
                  "they have")
-      ->check(kAboveZero);
+      ->check(CLI::Range(1e3, 1e18));
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");

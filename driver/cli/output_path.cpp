@@ -26,6 +26,7 @@ std::string compiled_folder(const std::string& path) {
 
 Status check_output(const Options& options, std::span<const std::string> also_read) {
   if (options.output.empty()) return Ok{};
+  if (options.output == "-") return usage("-o -", "nothing is written to stdout that way", "name a file, or ./-");
   std::vector<std::string> reads = {options.model.model,  options.model.parameters, options.input,
                                     options.plan.cluster, options.plan.profile,     options.schedule.dag,
                                     options.executed,     options.measured,         options.run.data.weights,

@@ -75,7 +75,8 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .has_16_bit_weights = has_fp16 || types.contains(wire::ElementType::kBFloat16),
       .computes_in_fp16 = has_fp16 || plan.spec.precision == ir::Precision::kFloat16,
       .takes_checkpoints = !run.checkpoint.folder.empty(),
-      .resumes = !run.checkpoint.resume.empty()};
+      .resumes = !run.checkpoint.resume.empty(),
+      .on_gpu = run.launch.device == "cuda"};
 }
 
 namespace {

@@ -182,14 +182,16 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   building.searched_actions = kActionsOfCandidate;
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
   const bool take_turns = policy != nullptr && policy->takes_turns;
+  // More batches make each step of all plans shorter by about as much, and take so much longer to order.
+  const int64_t drain_every = std::min(options.order.drain_every, scheduler::kUsualDrainEvery);
   request.evaluate = [&](const ir::Assignment& assignment) {
-    const double step = step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated,
-                                options.order.drain_every);
+    const double step =
+        step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated, drain_every);
     if (line != nullptr) line->timed(step);
     return step;
   };
   request.refusal = [&](const ir::Assignment& assignment) {
-    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), options.order.drain_every);
+    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), drain_every);
   };
   GP_TRY(partitioner::PlanAnswer answer, ask_planner(options, policy, request, watch));
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);

@@ -1,4 +1,5 @@
-// An NVIDIA GPU through LibTorch. Kernels run on LibTorch's current stream.
+// An NVIDIA GPU through LibTorch. Kernels run on LibTorch's current stream, which is not the default one: that cannot
+// be recorded.
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 
+#include "runtime/device/cuda_recorder.h"
 #include "runtime/device/device.h"
 #include "runtime/error.h"
 
@@ -88,6 +90,7 @@ class Cuda final : public Device {
     load_kernels();
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(index);
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
     // The same bits in every run: cuDNN has algorithms that add in the order in which threads arrive, and its attention
     // is not among those of kernels/gpu_attention.h.
     at::globalContext().setDeterministicCuDNN(true);
@@ -112,6 +115,7 @@ class Cuda final : public Device {
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copy");
     };
   }
+  std::unique_ptr<Recorder> open_recorder() const override { return record_cuda(device_.index(), stream()); }
   void finish() const override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
   std::unique_ptr<DeviceClock> open_clock() const override { return std::make_unique<EventClock>(device_.index()); }
   int64_t held_bytes() const override {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/device/recorder.h"
 #include "runtime/executor/step_arena.h"
 #include "runtime/transport/channel.h"
 
@@ -47,6 +48,8 @@ class Device {
   virtual void* compute_stream() const { return nullptr; }
   /// Copies within the device's memory; null for the CPU.
   virtual DeviceCopy copies() const { return {}; }
+  /// Null if the device records nothing. One at a time.
+  virtual std::unique_ptr<Recorder> open_recorder() const { return nullptr; }
   /// Waits for what has been queued on it.
   virtual void finish() const {}
   /// Null if work is done when the call that requests it returns.

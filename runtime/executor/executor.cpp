@@ -77,6 +77,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
 std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
   const DeviceStep device_step(device_, {this, settings_.is_update(first), last - first});
   begin_steps(first, last);
+  if (recorded_) recorded_->begin_step();
   for (const ResolvedAction& action : program_.actions) run_action(action);
   read_losses();
   if (served_ != nullptr)
@@ -178,16 +179,22 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
   StageState& state = states_[action.instance];
   if (pacer_ != nullptr) return pacer_->compute(action, state, slot_of(action));
   if (function == nullptr) return;
-  function({.weights = (trains() ? weights_of(state, action.row.version) : state.weights).data(),
-            .gradients = trains() ? gradients_of(state, action.update).data() : nullptr,
-            .slot = slot_of(action).data(),
-            .samples = action.row.range.size(),
-            .first_sample = within_step(plan_, action.row.range).first,
-            .seed = seed_,
-            .step = static_cast<uint64_t>(step_of(action)),
-            .recompute = again,
-            .keeps_outputs = outputs_ != nullptr,
-            .gpu = device_.gpu()});
+  const StageArguments arguments{.weights = (trains() ? weights_of(state, action.row.version) : state.weights).data(),
+                                 .gradients = trains() ? gradients_of(state, action.update).data() : nullptr,
+                                 .slot = slot_of(action).data(),
+                                 .samples = action.row.range.size(),
+                                 .first_sample = within_step(plan_, action.row.range).first,
+                                 .seed = seed_,
+                                 .step = static_cast<uint64_t>(step_of(action)),
+                                 .recompute = again,
+                                 .keeps_outputs = outputs_ != nullptr,
+                                 .gpu = device_.gpu()};
+  recorded_ ? recorded_->call(function, arguments, *state.entry) : function(arguments);
+}
+
+void Executor::record_calls() {
+  const auto moves_weights = [](const ResolvedAction& action) { return action.keeps_version; };
+  if (std::ranges::none_of(program_.actions, moves_weights)) recorded_.emplace(device_);
 }
 
 void Executor::forward(const ResolvedAction& action, bool again) {

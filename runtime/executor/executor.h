@@ -12,6 +12,7 @@
 #include "runtime/executor/channels.h"
 #include "runtime/executor/check_update_order.h"
 #include "runtime/executor/messages.h"
+#include "runtime/executor/recorded_calls.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/executor/stage_meter.h"
 #include "runtime/executor/stage_state.h"
@@ -57,6 +58,9 @@ class Executor {
   /// From here on computes nothing: the pacer replaces the stages' functions and the updates, and decides how long each
   /// action takes. It must outlive the executor.
   void pace(Pacer& pacer) { pacer_ = &pacer; }
+  /// From here on records the calls of stages, if the device can (recorded_calls.h) and weights stay where they are.
+  void record_calls();
+  wire::GraphUse graph_use() const { return recorded_ ? recorded_->use() : wire::GraphUse{}; }
   /// From here on a parameter server makes the updates. Its messages must outlive the executor.
   void serve(ServedUpdates& served) { served_ = &served; }
   /// Runs the steps [first, last), as many as the program covers, and returns the outcome of each.
@@ -147,6 +151,7 @@ class Executor {
   KeptOutputs* outputs_ = nullptr;
   Pacer* pacer_ = nullptr;
   ServedUpdates* served_ = nullptr;
+  std::optional<RecordedCalls> recorded_;
   std::vector<Traced> under_way_;  // traced messages and reductions that are in flight
 };
 

@@ -76,7 +76,7 @@ class Rank {
   void open_checkpoints(const std::string& folder);
   void take_name_of_feed(Data& data);
   void gather_staleness(Gather& gather, const ServedUpdates* served);
-  void gather_memory(Gather& gather, int64_t peak);
+  void gather_memory(Gather& gather, int64_t peak, const wire::GraphUse& graphs);
   void write_trace(Gather& gather, const Tracer& tracer);
   void compare_copies(Gather& gather);
   void save(Gather& gather);
@@ -135,6 +135,7 @@ bool Rank::run() {
     control_->start_is_over();
   }
   if (!options_.output.save_outputs.empty()) executor.keep_outputs(outputs_);
+  if (!options_.launch.no_graphs) executor.record_calls();
   device_->reset_peak();
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())
@@ -294,15 +295,18 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   }
   executor.finish();
   gather_staleness(executor.gather(), served.get());
-  gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()));
+  gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()), executor.graph_use());
   result_.plan = plan_.plan_digest;
   result_.transport = channels_->transport_name();
   result_.devices = plan_.device_count;
 }
 
-void Rank::gather_memory(Gather& gather, int64_t peak) {
+void Rank::gather_memory(Gather& gather, int64_t peak, const wire::GraphUse& graphs) {
   for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<int64_t>{peak})))
     result_.peak_bytes.push_back(from_bytes<int64_t>(bytes).at(0));
+  if (!device_->is_host() && !options_.launch.no_graphs)
+    for (const std::vector<std::byte>& bytes : gather.collect(to_bytes(std::vector<wire::GraphUse>{graphs})))
+      result_.graphs.push_back(from_bytes<wire::GraphUse>(bytes).at(0));
   if (!device_->is_host() || options_.launch.no_arena) return;
   const ArenaNumbers own = device_->arena();
   const wire::ArenaUse use{.bytes = own.bytes,

@@ -25,6 +25,9 @@ class StepExecutors {
   void scale_loss(LossScale& scale);
   void keep_outputs(KeptOutputs& outputs);
   void serve(ServedUpdates& served);
+  /// Those of whole batches: the others come too rarely.
+  void record_calls() { whole_.record_calls(); }
+  wire::GraphUse graph_use() const { return whole_.graph_use(); }
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }
   /// Runs the steps [first, last), at most as many as the plan's program covers, and drains.

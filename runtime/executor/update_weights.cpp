@@ -50,12 +50,14 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
 
 double squared_gradient_norm(const PlanTable& plan, StageState& state) {
   prepare_gradients(state, 0, 1);
-  double sum = 0;
+  std::vector<at::Tensor> gradients;
   for (size_t index : state.trainable) {
     const GroupRow* group = shared_group(plan, state.entry->params[index].group);
     if (group != nullptr && group->stages.front() != state.entry->stage) continue;
-    sum += squared_norm(stored_elements(gradients_of(state, 0)[index]));
+    gradients.push_back(stored_elements(gradients_of(state, 0)[index]));
   }
+  double sum = 0;
+  for (const double square : squared_norms(gradients)) sum += square;
   return sum;
 }
 
@@ -67,13 +69,15 @@ void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool
   if (keep) state.older[state.newest] = state.weights;
   ++state.newest;
   std::vector<at::Tensor>& gradients = gradients_of(state, update);
+  std::vector<Optimizer::Update> of_parameters;
   for (size_t index : state.trainable) {
     if (!updates) break;
     if (keep) state.weights[index] = state.weights[index].clone();
     if (factors.norm != 1) stored_elements(gradients[index]).mul_(factors.norm);
-    state.optimizer.step(index, state.weights[index], gradients[index], rate_factor);
-    follow(state, index);
+    of_parameters.push_back({index, &state.weights[index], &gradients[index]});
   }
+  state.optimizer.step_all(of_parameters, rate_factor);
+  for (const Optimizer::Update& each : of_parameters) follow(state, each.index);
   state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
 }
 

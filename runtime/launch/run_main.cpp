@@ -52,6 +52,8 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
   Diagnostic problem{.code = Code::kPeerFailed,
                      .message = where + ": " + Terminal::encode_text(first_line(error.what())).str(),
                      .hint = "check the memory of this host"};
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
+    problem.hint = "plan with the bytes that the GPU has free (--memory), or leave graphs out (--no-cuda-graphs)";
   if (!is_index_error(error)) return problem;
   problem.code = Code::kBadData;
   problem.hint = "check the ids in the data of these samples, and what the model computes from them";

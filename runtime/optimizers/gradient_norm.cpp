@@ -1,12 +1,21 @@
 #include "runtime/optimizers/gradient_norm.h"
 
+#include <ATen/ops/stack.h>
+
 #include <algorithm>
 
 namespace graphpipe::runtime {
 
-double squared_norm(const at::Tensor& gradient) {
-  const at::Tensor wide = gradient.to(at::kDouble).flatten();
-  return wide.dot(wide).item<double>();
+std::vector<double> squared_norms(std::span<const at::Tensor> gradients) {
+  std::vector<at::Tensor> sums;
+  for (const at::Tensor& gradient : gradients) {
+    const at::Tensor wide = gradient.to(at::kDouble).flatten();
+    sums.push_back(wide.dot(wide));
+  }
+  if (sums.empty()) return {};
+  const at::Tensor all = at::stack(sums).to(at::kCPU);
+  const double* first = all.const_data_ptr<double>();
+  return {first, first + all.numel()};
 }
 
 double clip_factor(double norm, double largest) {

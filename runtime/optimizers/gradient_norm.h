@@ -3,10 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <vector>
+
 namespace graphpipe::runtime {
 
-/// Sum of squares of a gradient, in double.
-double squared_norm(const at::Tensor& gradient);
+/// Sum of squares of each gradient, in double. Waits for a GPU once.
+std::vector<double> squared_norms(std::span<const at::Tensor> gradients);
 
 /// The factor that brings the global norm of gradients to at most `largest`; 1 if it already is, or if largest is 0.
 double clip_factor(double norm, double largest);

@@ -1,5 +1,9 @@
 #include "runtime/optimizers/optimizer.h"
 
+#include <ATen/ops/_foreach_copy.h>
+
+#include <algorithm>
+
 #include "runtime/kernels/table_rows.h"
 #include "runtime/optimizers/registry.h"
 
@@ -37,8 +41,7 @@ void Optimizer::begin(size_t index, const at::Tensor& weight) {
 void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor) {
   begin(index, weight);
   State& state = states_[index];
-  UpdateTerms terms = terms_[index];
-  terms.numbers.learning_rate *= rate_factor;
+  const UpdateTerms terms = terms_of(index, rate_factor);
   if (gradient.is_sparse()) {
     state.last_rate = update_stored_rows(*rule_, weight, gradient, state.tensors, terms);
     return;
@@ -49,6 +52,52 @@ void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradien
   }
   state.last_rate = rule_->update(state.main_weight, gradient.to(at::kFloat), state.tensors, terms);
   weight.copy_(state.main_weight);
+}
+
+UpdateTerms Optimizer::terms_of(size_t index, double rate_factor) const {
+  UpdateTerms terms = terms_[index];
+  terms.numbers.learning_rate *= rate_factor;
+  return terms;
+}
+
+// On the CPU a list is worked off one by one.
+bool Optimizer::may_join(const Update& update) const {
+  return rule_->update_group != nullptr && !update.weight->is_cpu() && !update.gradient->is_sparse();
+}
+
+void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
+  std::vector<std::vector<Update>> groups;
+  for (const Update& update : updates) {
+    if (!may_join(update)) {
+      step(update.index, *update.weight, *update.gradient, rate_factor);
+      continue;
+    }
+    const auto joins = [&](const std::vector<Update>& group) {
+      return terms_[group.front().index].numbers == terms_[update.index].numbers &&
+             group.front().weight->scalar_type() == update.weight->scalar_type();
+    };
+    const auto group = std::ranges::find_if(groups, joins);
+    if (group == groups.end()) groups.push_back({update});
+    else group->push_back(update);
+  }
+  for (const std::vector<Update>& group : groups) step_together(group, rate_factor);
+}
+
+void Optimizer::step_together(std::span<const Update> updates, double rate_factor) {
+  UpdateGroup group;
+  std::vector<at::Tensor> weights;
+  for (const auto& [index, weight, gradient] : updates) {
+    begin(index, *weight);
+    State& state = states_[index];
+    const bool has_main = state.main_weight.defined();
+    group.weights.push_back(has_main ? state.main_weight : *weight);
+    group.gradients.push_back(has_main ? gradient->to(at::kFloat) : *gradient);
+    group.states.push_back(&state.tensors);
+    if (has_main) weights.push_back(*weight);
+  }
+  const double rate = rule_->update_group(group, terms_of(updates.front().index, rate_factor));
+  for (const Update& update : updates) states_[update.index].last_rate = rate;
+  if (!weights.empty()) at::_foreach_copy_(weights, group.weights);
 }
 
 ParameterState Optimizer::fresh_state(size_t index, const at::Tensor& weight) const {

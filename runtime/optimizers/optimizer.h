@@ -2,6 +2,7 @@
 // The optimizer of one copy of a stage's parameters: an update rule and its state, in place, one parameter at a time.
 // The bits of a parameter's update do not depend on which other parameters share its stage.
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,14 @@ class Optimizer {
   /// is created at the first call. The gradient has the type of the weight, or float32 with a main weight. It may be
   /// sparse by rows (kernels/table_rows.h) if takes_rows().
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
+  /// One parameter of step_all().
+  struct Update {
+    size_t index = 0;
+    at::Tensor* weight = nullptr;
+    const at::Tensor* gradient = nullptr;
+  };
+  /// step() of each, bit for bit; on a GPU parameters of the same terms are updated together.
+  void step_all(std::span<const Update> updates, double rate_factor);
   /// Whether an update only changes the rows that a sparse gradient holds.
   bool takes_rows(size_t index, const at::Tensor& weight) const {
     return rule_->skips_zero_rows != nullptr && rule_->skips_zero_rows(terms_[index]) && !has_main_weight(weight);
@@ -54,6 +63,9 @@ class Optimizer {
     double last_rate = 0;
   };
   void begin(size_t index, const at::Tensor& weight);
+  UpdateTerms terms_of(size_t index, double rate_factor) const;
+  bool may_join(const Update& update) const;
+  void step_together(std::span<const Update> updates, double rate_factor);
 
   const UpdateRule* rule_;
   bool main_weights_;

@@ -26,17 +26,21 @@ void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state
   weight.sub_(change, numbers.learning_rate);
 }
 
-double update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+double update_sgd_group(const UpdateGroup& group, const UpdateTerms& terms) {
   const OptimizerNumbers& numbers = terms.numbers;
-  if (weight.element_size() == 2 && weight.device().is_cpu()) {
-    sgd_of_16_bits(weight, gradient, state, numbers);
-    return numbers.learning_rate;
-  }
-  std::vector<at::Tensor> momentum;
-  if (!state.empty()) momentum.push_back(state[0].tensor);
-  at::_fused_sgd_({weight}, {gradient}, momentum, numbers.weight_decay, numbers.momentum, numbers.learning_rate,
-                  /*dampening=*/0, numbers.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+  const std::vector<at::Tensor> momentum = numbers.momentum == 0 ? std::vector<at::Tensor>() : group.of_states(0);
+  at::_fused_sgd_(group.weights, group.gradients, momentum, numbers.weight_decay, numbers.momentum,
+                  numbers.learning_rate, /*dampening=*/0, numbers.nesterov, /*maximize=*/false,
+                  /*is_first_step=*/false);
   return numbers.learning_rate;
+}
+
+double update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+  if (weight.element_size() == 2 && weight.device().is_cpu()) {
+    sgd_of_16_bits(weight, gradient, state, terms.numbers);
+    return terms.numbers.learning_rate;
+  }
+  return update_sgd_group({{weight}, {gradient}, {&state}}, terms);
 }
 
 }  // namespace
@@ -45,6 +49,7 @@ UpdateRule sgd_rule() {
   return {.name = "sgd",
           .fresh_state = fresh_velocity,
           .update = update_sgd,
+          .update_group = update_sgd_group,
           .skips_zero_rows = [](const UpdateTerms& terms) {
             return terms.numbers.momentum == 0 && terms.numbers.weight_decay == 0;
           }};

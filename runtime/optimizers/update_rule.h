@@ -23,6 +23,19 @@ struct UpdateTerms {
   bool is_table = false;
 };
 
+/// Parameters of the same terms that are updated together, an element each.
+struct UpdateGroup {
+  std::vector<at::Tensor> weights, gradients;
+  std::vector<ParameterState*> states;
+
+  /// The tensors of this number in the states.
+  std::vector<at::Tensor> of_states(size_t number) const {
+    std::vector<at::Tensor> tensors;
+    for (const ParameterState* state : states) tensors.push_back((*state)[number].tensor);
+    return tensors;
+  }
+};
+
 /// How rounding errors of gradients affect an update, for `verify` (driver/report/compare_tensors.h).
 struct UpdateScale {
   /// By element: the update divides by its root. Undefined: no division.
@@ -40,6 +53,9 @@ struct UpdateRule {
   /// One update, in place. The bits depend only on these arguments. Returns the factor with which the update changed
   /// the weight: the learning rate, times further factors if the rule also scales by norms.
   double (*update)(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms);
+  /// The same for a group, bit for bit, with fewer launches on a GPU; the factor is the same for all. Null: the rule
+  /// updates parameters one by one.
+  double (*update_group)(const UpdateGroup& group, const UpdateTerms& terms) = nullptr;
   /// Called after an update. Null: the update is linear in the gradients, so rounding errors are not amplified.
   UpdateScale (*scale)(const at::Tensor& gradient, const ParameterState& state, const UpdateTerms& terms) = nullptr;
   /// Whether a row of a weight, or of a state with as many rows, is left unchanged if its gradient is zero, and is

@@ -152,6 +152,10 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
   if (update % common != 0 || update < most)
     return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
                    text("use a multiple of ", common, " samples that is at least ", most));
+  const int64_t batch = request.graph.batch.count / request.graph.batches;
+  if (request.update.count > batch)
+    return refused("2bw", text("updates of ", update, " samples are longer than the batch of ", batch),
+                   text("take updates of at most ", batch, " samples, or a larger --batch"));
   const bool given = request.update.count > 0, cycles = may_deadlock(request.graph, compute);
   const int64_t whole = round_up(request.graph.batch.count, common);
   for (int64_t length = update;; length = std::min(shortest_update(request.graph, 2 * length, common), whole)) {

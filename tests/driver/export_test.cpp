@@ -144,9 +144,14 @@ TEST_CASE("an exported model is the model with the new weights, and else the sam
 
 TEST_CASE("a state_dict has shared weights under each of their names") {
   const Folder folder;
-  const std::string model = model_of("gpt2_like"), plan = folder.file("plan.json");
-  REQUIRE(ask({"plan", model, "--loss", "cross_entropy:logits,label", "--devices", "2", "-o", plan, "-q"}).code == 0);
+  const std::string model = model_of("gpt2_like"), plan = folder.file("plan.json"), rules = folder.file("rules.txt");
   const Weights trained = train(model, folder);
+  // A name that the file lacks, since the module ties it to one that it has.
+  const std::string tied = trained.bytes.begin()->first;
+  std::ofstream(rules) << "head.of.the.module tie " << tied << "\n";
+  REQUIRE(ask({"plan", model, "--loss", "cross_entropy:logits,label", "--devices", "2", "--parameters", rules, "-o",
+               plan, "-q"})
+              .code == 0);
   const std::string out = folder.file("state_dict.safetensors");
   REQUIRE(ask({"export", plan, "--weights", folder.file("trained.safetensors"), "-o", out}).code == 0);
   const Weights state = read_weights(out);
@@ -159,7 +164,8 @@ TEST_CASE("a state_dict has shared weights under each of their names") {
     for (const ModelText& alias : param.aliases)
       CHECK((state.bytes.at(alias.raw()) == trained.bytes.at(param.name.raw())));
   }
-  CHECK(state.bytes.size() == names);
+  CHECK((state.bytes.at("head.of.the.module") == trained.bytes.at(tied)));
+  CHECK(state.bytes.size() == names + 1);
 }
 
 TEST_CASE("weights that are not finite are not exported") {

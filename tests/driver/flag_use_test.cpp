@@ -58,6 +58,9 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
   CHECK(refused(of_checkpoints, {}) ==
         Flags{"--checkpoint-every", "--checkpoint-minutes", "--keep", "--restarts", "--resume-changed"});
   CHECK(refused(of_checkpoints, {.takes_checkpoints = true, .resumes = true}).empty());
+  const std::set<std::string> of_devices{"--no-arena", "--no-cuda-graphs"};
+  CHECK(refused(of_devices, {}) == Flags{"--no-cuda-graphs"});
+  CHECK(refused(of_devices, {.on_gpu = true}) == Flags{"--no-arena"});
   CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
 }
 

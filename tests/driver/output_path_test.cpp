@@ -84,6 +84,9 @@ TEST_CASE("no command writes over what it reads") {
   }
   CHECK(bytes_at(folder / "model.onnx") == model);
   CHECK(bytes_at(folder / "dag.json") == dag);
+  const Answer to_stdout = ask({"plan", folder / "model.onnx", "-o", "-"});
+  CHECK(to_stdout.code == 2);
+  CHECK(mentions(to_stdout.err, "name a file, or ./-"));
 }
 
 TEST_CASE("no command writes over the model of a plan that it reads") {

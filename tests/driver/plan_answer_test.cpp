@@ -275,6 +275,9 @@ TEST_CASE("asynchronous plans drain once in so many steps as the user or the mic
   const Answer uneven = plan("2bw", {"--drain-every", "2", "--update", "6"});
   CHECK(uneven.code != 0);
   CHECK(holds(uneven.err, "updates of 6 samples do not divide the batch of 8"));
+  const Answer longer = plan("2bw", {"--update", "16"});
+  CHECK(longer.code != 0);
+  CHECK(holds(longer.err, "updates of 16 samples are longer than the batch of 8"));
 }
 
 TEST_CASE("a plan file says what no flag says, and its schedule may be made anew") {

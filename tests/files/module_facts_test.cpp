@@ -23,7 +23,7 @@ TEST_CASE("what a module says becomes lines of a parameter file") {
   REQUIRE(facts.ok());
   CHECK(facts->model_digest == kDigest);
   CHECK(parameter_lines(*facts) ==
-        "a.weight freeze\nb.bias freeze\ne.weight padding 3\ne.weight tie\nhead.weight tie\n");
+        "a.weight freeze\nb.bias freeze\ne.weight padding 3\ne.weight tie\nhead.weight tie e.weight\n");
 }
 
 TEST_CASE("names that a parameter file cannot hold, and numbers that are no row, are refused by their field") {

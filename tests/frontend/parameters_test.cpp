@@ -165,6 +165,25 @@ TEST_CASE("an Identity alias stays tied where it is anonymous, and is parted whe
   CHECK(decisions_of(import_bytes(plain("val_1"), request)).size() == 2);
 }
 
+TEST_CASE("a parameter has the names that rules tie it to, but for those of others") {
+  const pb::ModelProto model =
+      model_with("g (float[N,4] x, float[4,4] w, float[4,4] v) => (float[N,4] y) { a = MatMul(x, w) y = MatMul(a, v) }",
+                 {{"w", {4, 4}}, {"v", {4, 4}}});
+  ImportRequest request;
+  request.spec.parameter_rules = ModelText("head tie w\nhead tie other\nv tie w\nlast freeze\nlast tie v\n");
+  const auto imported = import_bytes(model.SerializeAsString(), request);
+  const auto decisions = decisions_of(imported);
+  REQUIRE(decisions.size() == 2);
+  CHECK(decisions.at("w").aliases == std::vector<ModelText>{ModelText("head"), ModelText("last"), ModelText("other")});
+  CHECK(decisions.at("v").aliases.empty());
+  CHECK_FALSE(decisions.at("w").trainable);
+  CHECK(decisions.at("v").trainable);
+  for (const char* line : {"he* tie w\n", "head tie w?\n", "head tie w v\n"}) {
+    request.spec.parameter_rules = ModelText(line);
+    CHECK_FALSE(import_bytes(model.SerializeAsString(), request).ok());
+  }
+}
+
 TEST_CASE("an optimised torch export is reported, never trained in silence") {
   pb::ModelProto model =
       model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});

@@ -218,9 +218,45 @@ TEST_CASE("the numbers of a parameter are the optimizer's, the run's, and its gr
   CHECK(numbers(options, "a.bias", 1).weight_decay == 3);
 }
 
+TEST_CASE("a group of parameters is updated as each of them alone, bit for bit") {
+  const c10::InferenceMode no_autograd;
+  for (const char* name : {"sgd", "adam", "adamw"}) {
+    CAPTURE(name);
+    const UpdateRule& rule = update_rule(name);
+    REQUIRE((rule.update_group != nullptr));
+    const UpdateTerms terms =
+        update_settings(name, {.learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1}).terms_of("w", 2, false);
+    UpdateGroup group;
+    std::vector<at::Tensor> alone;
+    std::vector<ParameterState> states, states_alone;
+    for (int i = 0; i < 3; ++i) {
+      group.weights.push_back(start().mul(i + 1));
+      alone.push_back(start().mul(i + 1));
+      states.push_back(rule.fresh_state(alone.back(), terms));
+      states_alone.push_back(rule.fresh_state(alone.back(), terms));
+    }
+    for (ParameterState& state : states) group.states.push_back(&state);
+    for (int step = 0; step < 3; ++step) {
+      group.gradients.clear();
+      for (int i = 0; i < 3; ++i) group.gradients.push_back(gradient(step + i).view({1, 5}));
+      const double rate = rule.update_group(group, terms);
+      for (size_t i = 0; i < 3; ++i) {
+        CHECK(rule.update(alone[i], group.gradients[i], states_alone[i], terms) == rate);
+        CHECK(at::equal(group.weights[i], alone[i]));
+        for (size_t part = 0; part < states[i].size(); ++part)
+          CHECK(at::equal(states[i][part].tensor, states_alone[i][part].tensor));
+      }
+    }
+  }
+}
+
 TEST_CASE("clipping scales to the largest norm, and never up") {
   const c10::InferenceMode no_autograd;
-  const double norm = std::sqrt(squared_norm(floats({3, 4})) + squared_norm(floats({12})));
+  const std::vector<at::Tensor> gradients{floats({3, 4}), floats({12})};
+  const std::vector<double> squares = squared_norms(gradients);
+  CHECK(squares == std::vector<double>{25, 144});
+  CHECK(squared_norms({}).empty());
+  const double norm = std::sqrt(squares[0] + squares[1]);
   CHECK(norm == 13);
   CHECK(3 * clip_factor(norm, 6.5) == doctest::Approx(1.4999998807907104).epsilon(1e-7));
   CHECK(clip_factor(norm, 20) == 1);

@@ -62,15 +62,21 @@ TEST_CASE("an update takes the time of its samples, also where it does not divid
   CHECK(steady->update_seconds == doctest::Approx(4 * kUnitsPerMicroBatch));
 }
 
-TEST_CASE("an update of more samples than a batch takes the time of all of them") {
+TEST_CASE("an update of more samples than a batch is refused, and one that does not divide it where batches follow") {
   const StageGraph graph = weighted_chain(2, 6);
   const ir::Cluster cluster = standalone_cluster(2);
-  const BuildOptions options{.policy = "2bw", .update = Samples(12)};
-  const auto built = build_schedule(graph, cluster, options);
-  REQUIRE(built.ok());
-  const auto steady = steady_state(graph, cluster, options, built->schedule);
-  REQUIRE(steady.has_value());
-  CHECK(steady->update_seconds == doctest::Approx(12 * kUnitsPerMicroBatch));
+  const auto problem = [&](int64_t update, int64_t drain_every) {
+    const auto ordered = order_batches(graph, cluster, {.policy = "2bw", .update = Samples(update)}, drain_every);
+    return ordered.ok() ? "" : ordered.problems().front().message;
+  };
+  for (const int64_t drain_every : {0, 1, 4})
+    CHECK(problem(12, drain_every).find("updates of 12 samples are longer than the batch of 6") != std::string::npos);
+  for (const int64_t drain_every : {0, 4})
+    CHECK(problem(4, drain_every).find("do not divide the batch of 6") != std::string::npos);
+  CHECK(problem(0, 100).empty());
+  CHECK(problem(0, 65'536).find("at most 65536 are ordered") != std::string::npos);
+  CHECK(problem(4, 1).empty());
+  CHECK(problem(3, 0).empty());
 }
 
 TEST_CASE(

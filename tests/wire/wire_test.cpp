@@ -148,6 +148,12 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
                              "\"fallbacks\": [0, 0], \"page_faults\": [0, 2]") != std::string::npos);
   CHECK(json.find("arena") == std::string::npos);
   result.arenas = {};
+  CHECK(json.find("graph_calls") == std::string::npos);
+  result.graphs = {{}, {.calls = 4, .graphs = 3}};
+  CHECK(to_json(result).find("\"stage_calls\": [0, 4], \"graph_calls\": [0, 3]") != std::string::npos);
+  CHECK(peak_lines(result) ==
+        "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB, 3 of 4 stage calls of the last step in CUDA graphs\n");
+  result.graphs = {};
   CHECK(json.find("skipped_steps") == std::string::npos);
   result.skipped_steps = {2};
   CHECK(to_json(result).find("\"skipped_steps\": [2], \"peak_bytes\"") != std::string::npos);

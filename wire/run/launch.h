@@ -44,6 +44,8 @@ struct LaunchOptions {
   int64_t parent = 0;
   /// CPU: what a step allocates lies where the allocator puts it.
   bool no_arena = false;
+  /// GPU: every step launches its kernels one by one.
+  bool no_graphs = false;
   bool help = false;
 
   bool operator==(const LaunchOptions&) const = default;

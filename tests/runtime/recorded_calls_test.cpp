@@ -1,0 +1,276 @@
+// Laws of recorded calls, on a device that queues its work as a GPU does: whatever can be recorded or not, every step
+// computes what plain calls compute, and from the third step on what was recorded is not called again.
+
+#include "runtime/executor/recorded_calls.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/device/device.h"
+
+using namespace graphpipe;
+using namespace graphpipe::runtime;
+
+namespace {
+
+using Work = std::function<void()>;
+
+/// What a recording in progress has queued, and the memory of all recordings.
+struct Tape {
+  std::vector<Work>* queued = nullptr;
+  bool in_memory = false;
+  std::vector<at::Tensor> memory;
+  int fails_after = std::numeric_limits<int>::max();  // recordings that still find memory
+};
+Tape* tape = nullptr;
+int calls = 0;  // of functions that were not recorded
+
+void queue(Work work) {
+  if (tape != nullptr && tape->queued != nullptr) return tape->queued->push_back(std::move(work));
+  work();
+}
+
+at::Tensor make(int64_t elements) {
+  at::Tensor made = at::empty({elements});
+  if (tape != nullptr && tape->in_memory) tape->memory.push_back(made);
+  return made;
+}
+
+class TapeRecording final : public Recording {
+ public:
+  explicit TapeRecording(std::vector<Work> work) : work_(std::move(work)) {}
+  void run() const override {
+    for (const Work& each : work_) each();
+  }
+  int64_t size() const override { return std::ssize(work_); }
+
+ private:
+  std::vector<Work> work_;
+};
+
+class TapeRecorder final : public Recorder {
+ public:
+  std::unique_ptr<Recording> record(const Work& work) override {
+    if (tape->fails_after-- <= 0) TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
+    std::vector<Work> queued;
+    tape->queued = &queued;
+    tape->in_memory = true;
+    bool worked = true;
+    try {
+      work();
+    } catch (const c10::Error&) {
+      worked = false;
+    }
+    tape->queued = nullptr;
+    tape->in_memory = false;
+    return worked ? std::make_unique<TapeRecording>(std::move(queued)) : nullptr;
+  }
+  at::Tensor copy(const at::Tensor& tensor) override {
+    tape->in_memory = true;
+    at::Tensor copied = make(tensor.numel());
+    tape->in_memory = false;
+    return copied.copy_(tensor);
+  }
+};
+
+class TapeDevice final : public Device {
+ public:
+  explicit TapeDevice(bool records) { tape = records ? &tape_ : nullptr; }
+  TapeDevice(const TapeDevice&) = delete;
+  TapeDevice& operator=(const TapeDevice&) = delete;
+  ~TapeDevice() override { tape = nullptr; }
+  at::Tensor upload(const at::Tensor& host) const override { return host; }
+  at::Tensor download(const at::Tensor& tensor) const override { return tensor; }
+  std::unique_ptr<Download> begin_download(const at::Tensor&) const override { return nullptr; }
+  int64_t held_bytes() const override { return 0; }
+  int64_t peak_bytes() const override { return 0; }
+  void reset_peak() override {}
+  std::unique_ptr<Recorder> open_recorder() const override {
+    return tape == nullptr ? nullptr : std::make_unique<TapeRecorder>();
+  }
+  /// No step may read what an earlier one has left.
+  void spoil() {
+    for (at::Tensor& memory : tape_.memory) memory.fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  void fail_after(int recordings) { tape_.fails_after = recordings; }
+
+ private:
+  Tape tape_;
+};
+
+// A stage of one weight w that receives x and sends y = w x; dw += sum(x dy), dx = w dy.
+enum : int32_t { kReceived, kSaved, kSent, kSentGradient, kReceivedGradient, kSlots };
+bool forward_waits = false;
+
+void forward(const StageArguments& a) {
+  calls += tape == nullptr || tape->queued == nullptr ? 1 : 0;
+  TORCH_CHECK(!forward_waits || tape == nullptr || tape->queued == nullptr, "cannot wait while it records");
+  at::Tensor saved = make(a.samples), sent = make(a.samples);
+  queue([x = a.slot[kReceived], w = a.weights[0], saved, sent] {
+    saved.copy_(x);
+    sent.copy_(x.mul(w));
+  });
+  a.slot[kSaved] = saved;
+  a.slot[kSent] = sent;
+  a.slot[kReceived].reset();
+}
+
+void backward(const StageArguments& a) {
+  calls += tape == nullptr || tape->queued == nullptr ? 1 : 0;
+  const bool first = !a.gradients[0].defined();
+  if (first) a.gradients[0] = make(1);
+  at::Tensor received = make(a.samples);
+  queue([x = a.slot[kSaved], dy = a.slot[kSentGradient], w = a.weights[0], dw = a.gradients[0], received, first] {
+    first ? dw.copy_(x.mul(dy).sum()) : dw.add_(x.mul(dy).sum());
+    received.copy_(dy.mul(w));
+  });
+  a.slot[kReceivedGradient] = received;
+  a.slot[kSaved].reset();
+  a.slot[kSentGradient].reset();
+}
+
+const std::vector<ParamRow> kParams(1);
+const std::vector<BoundaryRow> kBoundaries{
+    {.is_input = true, .slot = kReceived, .gradient_slot = kReceivedGradient, .gradient_count = 1},
+    {.is_input = false, .slot = kSent, .gradient_slot = kSentGradient, .gradient_count = 1}};
+const StageEntry kEntry{.slot_size = kSlots, .params = kParams, .boundaries = kBoundaries};
+
+struct Stage {
+  std::vector<at::Tensor> weights{at::full({1}, 0.5)};
+  std::vector<at::Tensor> sent, received;  // what messages carry, of the last step
+  at::Tensor gradient;
+  static constexpr int64_t kWidth = 3, kItems = 2;
+
+  void step(RecordedCalls& recorded, int number, int64_t width = kWidth) {
+    std::vector<at::Tensor> gradients(1);
+    std::vector<std::vector<at::Tensor>> slots(kItems, std::vector<at::Tensor>(kSlots));
+    sent.clear();
+    received.clear();
+    recorded.begin_step();
+    const auto call = [&](StageFunction function, int64_t item) {
+      recorded.call(
+          function,
+          {.weights = weights.data(), .gradients = gradients.data(), .slot = slots[item].data(), .samples = width},
+          kEntry);
+    };
+    for (int64_t item = 0; item < kItems; ++item) {
+      slots[item][kReceived] = at::full({width}, number + 0.25 * static_cast<double>(item));
+      call(forward, item);
+      sent.push_back(slots[item][kSent]);
+    }
+    for (int64_t item = 0; item < kItems; ++item) {
+      slots[item][kSentGradient] = at::full({width}, number - 0.5 * static_cast<double>(item));
+      call(backward, item);
+      received.push_back(slots[item][kReceivedGradient]);
+    }
+    gradient = gradients[0].clone();
+    weights[0].sub_(gradients[0], 0.001);
+  }
+};
+
+/// Runs a stage with recordings beside one without, and compares them after every step.
+class Pair {
+ public:
+  explicit Pair(bool waits = false) : recorded_(device_) { forward_waits = waits; }
+
+  wire::GraphUse step(int64_t width = Stage::kWidth) {
+    const std::vector<at::Tensor> earlier = stage_.sent, kept = copies(earlier);
+    device_.spoil();
+    const int before = calls;
+    stage_.step(recorded_, number_, width);
+    called_ = calls - before;
+    // Messages may still read what the step before has sent.
+    for (size_t i = 0; i < earlier.size(); ++i) CHECK(at::equal(earlier[i], kept[i]));
+    Tape* const recording = std::exchange(tape, nullptr);
+    RecordedCalls never(plain_device_);
+    plain_.step(never, number_++, width);
+    tape = recording;
+    CHECK(at::equal(stage_.gradient, plain_.gradient));
+    CHECK(at::equal(stage_.weights[0], plain_.weights[0]));
+    for (size_t i = 0; i < plain_.sent.size(); ++i) {
+      CHECK(at::equal(stage_.sent[i], plain_.sent[i]));
+      CHECK(at::equal(stage_.received[i], plain_.received[i]));
+    }
+    return recorded_.use();
+  }
+  /// Functions that the last step called.
+  int called() const { return called_; }
+  void move_weight() { stage_.weights[0] = stage_.weights[0].clone(); }
+  void fail_after(int recordings) { device_.fail_after(recordings); }
+
+ private:
+  static std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+    std::vector<at::Tensor> out;
+    for (const at::Tensor& tensor : tensors) out.push_back(tensor.clone());
+    return out;
+  }
+
+  TapeDevice plain_device_{false}, device_{true};
+  RecordedCalls recorded_;
+  Stage stage_, plain_;
+  int number_ = 1, called_ = 0;
+};
+
+constexpr int kCalls = 4;  // of a step
+
+TEST_CASE("recorded calls: the first step calls, the second records, later ones run what it recorded") {
+  const c10::InferenceMode no_autograd;
+  Pair pair;
+  CHECK(pair.step().graphs == 0);
+  CHECK(pair.called() == kCalls);
+  pair.step();
+  CHECK(pair.called() == 0);
+  for (int i = 0; i < 3; ++i) {
+    const wire::GraphUse use = pair.step();
+    CHECK(use.calls == kCalls);
+    CHECK(use.graphs == kCalls);
+    CHECK(pair.called() == 0);
+  }
+}
+
+TEST_CASE("recorded calls: what waits for the device is called, and what follows is recorded") {
+  const c10::InferenceMode no_autograd;
+  Pair pair(/*waits=*/true);
+  pair.step();
+  pair.step();
+  CHECK(pair.called() == 2);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(pair.step().graphs == 2);
+    CHECK(pair.called() == 2);
+  }
+}
+
+TEST_CASE("recorded calls: with weights elsewhere or items of another size the functions are called") {
+  const c10::InferenceMode no_autograd;
+  Pair pair;
+  for (int i = 0; i < 3; ++i) pair.step();
+  CHECK(pair.step(1).graphs == 0);
+  CHECK(pair.called() == kCalls);
+  CHECK(pair.step().graphs == kCalls);
+  pair.move_weight();
+  CHECK(pair.step().graphs == 0);
+  CHECK(pair.called() == kCalls);
+}
+
+TEST_CASE("recorded calls: without memory for them the functions are called") {
+  const c10::InferenceMode no_autograd;
+  for (int recordings = 0; recordings < kCalls; ++recordings) {
+    Pair pair;
+    pair.fail_after(recordings);
+    for (int i = 0; i < 4; ++i) CHECK(pair.step().graphs == 0);
+    CHECK(pair.called() == kCalls);
+  }
+}
+
+}  // namespace
