@@ -5,6 +5,7 @@
 
 #include "files/schedule_file.h"
 #include "files/strict_json.h"
+#include "support/exact_integer.h"
 #include "support/text.h"
 
 namespace graphpipe::files {
@@ -74,7 +75,7 @@ Result<ir::Schedule> parse_schedule_lists(std::string_view source) {
   }
   GP_TRY(const std::vector<int64_t> slots, numbers_member(object, "slots", std::numeric_limits<int>::max()));
   for (const int64_t count : slots) schedule.slots.push_back(static_cast<int>(count));
-  GP_TRY(const std::vector<int64_t> starts, numbers_member(object, "starts", int64_t{1} << 53));
+  GP_TRY(const std::vector<int64_t> starts, numbers_member(object, "starts", kMaxExactInteger));
   for (const int64_t start : starts) schedule.starts.push_back(Ticks(start));
   if (object.contains("slots")) return schedule;
   // Nothing says how many slots a stage has, so the numbers in the actions mean nothing.

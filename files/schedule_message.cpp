@@ -5,12 +5,12 @@
 #include <set>
 
 #include "files/schema/schedule.pb.h"
+#include "support/exact_integer.h"
 
 namespace graphpipe::files {
 namespace {
 
 constexpr std::array<std::string_view, 3> kStreams = {"compute", "communication", "collective"};
-constexpr int64_t kLatestStart = int64_t{1} << 53;
 
 // What an action is where a file says nothing: only what differs is written.
 void fill_action(const ir::Action& action, schema::Action& message) {
@@ -94,7 +94,7 @@ ir::Schedule schedule_of(const schema::Schedule& message, std::string_view path,
     schedule.slots.push_back(message.slots(s));
   }
   for (int p = 0; p < message.starts_size(); ++p) {
-    problems.need_range(text(path, ".starts[", p, "]"), message.starts(p), int64_t{0}, kLatestStart);
+    problems.need_range(text(path, ".starts[", p, "]"), message.starts(p), int64_t{0}, kMaxExactInteger);
     schedule.starts.push_back(Ticks(message.starts(p)));
   }
   return schedule;

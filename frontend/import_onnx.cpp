@@ -131,12 +131,15 @@ void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& n
     if (++unused == 1) first = ModelText(tensor.name);
   }
   if (unused > 0)
-    notes.push_back(
-        {.code = Code::kLostByExport,
-         .severity = Severity::kNote,
-         .origin = first,
-         .message = text(unused, " tensors of the file, this one first, are needed by no output and are left out"),
-         .hint = "nothing, unless the model should use them"});
+    notes.push_back({.code = Code::kLostByExport,
+                     .severity = Severity::kNote,
+                     .origin = first,
+                     .message = unused == 1
+                                    ? "this tensor of the file is needed by no output and is left out"
+                                    : text(unused,
+                                           " tensors of the file, this one first, are needed by no output and are "
+                                           "left out"),
+                     .hint = "nothing, unless the model should use them"});
 }
 
 Diagnostics errors_of(const Diagnostics& notes) {

@@ -94,6 +94,8 @@ void Lowering::bind_identity(const std::string& alias, const std::string& of) {
     return;
   }
   bind_alias(alias, of);
+  // Otherwise it is the name of a value that the exporter made.
+  if (!wanted) return;
   const auto param = param_of_value_.find(find(of)->value);
   if (param != param_of_value_.end()) graph_.param(param->second).aliases.push_back(ModelText(alias));
 }

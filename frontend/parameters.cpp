@@ -8,6 +8,7 @@
 
 #include "frontend/mask_values.h"
 #include "frontend/tied_names.h"
+#include "frontend/transposed_copies.h"
 
 namespace graphpipe::frontend {
 
@@ -205,8 +206,11 @@ class Decider {
   void report_losses(const std::vector<ParameterDecision>& decisions);
 
  private:
-  void report_missing();
+  void report_missing(size_t lost);
+  void report_folded(size_t unexplained);
+  void report_parted(const std::vector<ParameterDecision>& decisions);
   void report_unread();
+  bool holds_numbers(const ir::Param& param, const Use& use) const;
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
   bool may_be_state(const ir::Param& param, ParamOrigin origin) const;
   bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
@@ -219,6 +223,8 @@ class Decider {
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
   IdMap<ir::ValueId, Use> uses_;
   std::vector<ModelText> unread_;
+  /// Without a name and untrained, but scaling or shifting values as parameters of layers do.
+  std::vector<ModelText> folded_;
 };
 
 void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
@@ -234,6 +240,9 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
     decision.reason = "not in the exporter's signature";
   } else if (use.role == Role::kConstant) {
     decision.reason = "read by no layer";
+  } else if (holds_numbers(param, use)) {
+    decision.role = Role::kConstant;
+    decision.reason = "a table of numbers, which no embedding is";
   } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
     decision.trainable = may_be_state(param, origin);
     decision.reason = decision.trainable ? "a scalar with a name of its own" : "a scalar";
@@ -302,22 +311,18 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
       !context_.rules.trains(param.name.raw()))
     unread_.push_back(param.name);
   const auto listed = context_.signature.is_parameter.find(param.name.raw());
-  const bool is_weight =
-      decision.trainable || use.certain || (listed != context_.signature.is_parameter.end() && listed->second);
+  const bool is_weight = decision.trainable || (use.certain && !is_constant_of_code(param, use, origin->second)) ||
+                         (listed != context_.signature.is_parameter.end() && listed->second);
+  const bool is_folded = origin->second == ParamOrigin::kInitializer && is_anonymous(param.name.raw()) &&
+                         (use.role == Role::kScale || use.role == Role::kBias) &&
+                         ir::element_count(graph_.value(param.value).type.shape) != ir::Dim::fixed(1);
+  if (is_folded && !decision.trainable && !is_constant_of_code(param, use, origin->second))
+    folded_.push_back(param.name);
   param.trainable = decision.trainable;
   param.kind = use.role == Role::kStatistic ? ir::ParamKind::kBuffer
                : is_weight                  ? ir::ParamKind::kWeight
                                             : ir::ParamKind::kConstant;
   param.gradient_by_rows = param.trainable && only_looked_up(param.value);
-  const auto is_ruled = [&](const ModelText& alias) { return context_.rules.tied(alias.raw()).value_or(false); };
-  if (!std::ranges::all_of(param.aliases, is_ruled) && is_weight)
-    notes_.push_back({.code = Code::kBadParameter,
-                      .severity = Severity::kNote,
-                      .origin = param.name,
-                      .message = text("is shared under ", param.aliases.size(),
-                                      param.aliases.size() == 1 ? " more name: " : " more names, the first ",
-                                      quoted(param.aliases.front())),
-                      .hint = "write 'PATTERN split' in the parameter file to train them apart"});
   return decision;
 }
 
@@ -338,7 +343,8 @@ void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
                                       " trained tensors have lost their names: the export was optimised, so weights "
                                       "are transposed, merged or folded and other parameters train than the module's"),
                       .hint = kExportRecipe});
-  report_missing();
+  report_missing(lost);
+  if (context_.from_torch && lost > 0) report_parted(decisions);
   if (trained == 0)
     notes_.push_back({.code = Code::kUntrainable,
                       .severity = Severity::kWarning,
@@ -346,9 +352,10 @@ void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
                       .hint = "thaw some in the parameter file, or export with optimize=False"});
 }
 
-/// What the exporter's signature lists and the file lacks. A tied parameter lacks all names but one, so missing
-/// parameters alone are a note; missing running statistics mean that a BatchNormalization was folded away.
-void Decider::report_missing() {
+/// What the exporter's signature lists and the file lacks, where so many trained tensors have lost their names. A tied
+/// parameter lacks all names but one, so missing parameters alone are a note; missing running statistics mean that a
+/// BatchNormalization was folded away.
+void Decider::report_missing(size_t lost) {
   std::set<std::string_view> present;
   for (ir::ParamId id : graph_.param_ids()) {
     present.insert(graph_.param(id).name.raw());
@@ -372,8 +379,9 @@ void Decider::report_missing() {
                                  : text(missing,
                                         " parameters of the module, this one first, have no tensor of their own: "
                                         "they are tied to another, unused, or merged by the exporter"),
-         .hint = "if the module ties them, graphpipe.export says so, or a line 'NAME tie' of --parameters; else export "
-                 "with optimize=False"});
+         .hint = text("if the module ties them, graphpipe.export says so, or a line 'NAME tie OTHER' of --parameters",
+                      lost > 0 ? "; else export with optimize=False" : "")});
+  report_folded(missing > lost ? missing - lost : 0);
   if (statistics > 0)
     notes_.push_back({.code = Code::kLostByExport,
                       .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,
@@ -382,6 +390,53 @@ void Decider::report_missing() {
                                       " running statistics of the module, this one first, are not in the "
                                       "file: the exporter folded their BatchNormalization into weights"),
                       .hint = text(kExportRecipe, "; --accept trains the file without them")});
+}
+
+/// An optimiser that folds the weight and the bias of a normalisation into constants leaves two of them for each.
+void Decider::report_folded(size_t unexplained) {
+  if (unexplained == 0 || folded_.empty()) return;
+  const bool is_pair = unexplained >= 2 && folded_.size() >= 2;
+  notes_.push_back(
+      {.code = Code::kLostByExport,
+       .severity = is_pair && context_.refuses_losses ? Severity::kError : Severity::kWarning,
+       .origin = folded_.front(),
+       .message = text(folded_.size(), folded_.size() == 1 ? " tensor" : " tensors, this one first,",
+                       " without a name of the module scale or shift values and do not train, and ", unexplained,
+                       " of the module's parameters have no tensor: the exporter has folded "
+                       "parameters of normalisations into constants"),
+       .hint = text(kExportRecipe, "; --accept trains the file without them")});
+}
+
+/// The optimiser transposes the weights of products in the file. Where one is also an embedding's table, two tensors
+/// come of it, which the file would train apart.
+void Decider::report_parted(const std::vector<ParameterDecision>& decisions) {
+  const auto table_of = [&](const ir::Param& turned) -> const ir::Param* {
+    for (const ParameterDecision& decision : decisions) {
+      const ir::Param& table = graph_.param(decision.param);
+      if (decision.trainable && !is_anonymous(table.name.raw()) &&
+          is_transposed_copy(graph_, table, turned, context_.model_path, context_.trusted_root))
+        return &table;
+    }
+    return nullptr;
+  };
+  for (const ParameterDecision& decision : decisions) {
+    const ir::Param& turned = graph_.param(decision.param);
+    if (!decision.trainable || !is_anonymous(turned.name.raw())) continue;
+    const ir::Param* table = table_of(turned);
+    if (table == nullptr) continue;
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,
+                      .origin = turned.name,
+                      .message = text("holds the transposed values of ", quoted(table->name),
+                                      ": the module ties them, and the optimised file would train them apart"),
+                      .hint = text(kExportRecipe, "; --accept trains them apart")});
+  }
+}
+
+/// A table of single numbers is a buffer of the module, such as the noise levels of a diffusion: embeddings have rows.
+bool Decider::holds_numbers(const ir::Param& param, const Use& use) const {
+  return context_.from_torch && context_.signature.is_parameter.empty() && use.role == Role::kEmbedding &&
+         graph_.value(param.value).type.shape.size() == 1;
 }
 
 /// Without a signature, a parameter that no layer reads cannot be distinguished from a buffer.

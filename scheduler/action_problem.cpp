@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/exact_integer.h"
+
 namespace graphpipe::scheduler {
 namespace {
 
@@ -11,8 +13,6 @@ std::string_view boundary_problem(const ir::StageEdge& edge, const Action& a, St
   const bool of_gradient = stage == (a.op == ActionOp::kSlice ? edge.to : edge.from);
   return of_gradient && !edge.carries_gradient() ? "names an edge that carries no gradient" : "";
 }
-
-constexpr Ticks kLatestStart(int64_t{1} << 53);
 
 }  // namespace
 
@@ -57,7 +57,7 @@ std::string_view overlap_problem(const ir::Program& program, size_t position) {
 bool has_right_starts(const Schedule& schedule) {
   return (schedule.starts.empty() || schedule.starts.size() == schedule.programs.size()) &&
          std::all_of(schedule.starts.begin(), schedule.starts.end(),
-                     [](Ticks start) { return start >= Ticks(0) && start <= kLatestStart; });
+                     [](Ticks start) { return start >= Ticks(0) && start <= Ticks(kMaxExactInteger); });
 }
 
 std::string place_text(const Schedule& schedule, size_t program, size_t position) {

@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "support/exact_integer.h"
 #include "wire/element_bytes.h"
 #include "wire/run/flag.h"
 
 namespace graphpipe::wire {
 namespace {
 
-/// 2^53: beyond it not every whole number is a double, which paddings are.
-constexpr double kMaxExact = 9007199254740992.0;
+/// Paddings are doubles.
+constexpr auto kMaxExact = static_cast<double>(kMaxExactInteger);
 
 std::string word_of(const Padding& padding) {
   const bool is_whole = std::abs(padding.number) <= kMaxExact && std::nearbyint(padding.number) == padding.number;

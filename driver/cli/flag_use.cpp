@@ -82,6 +82,10 @@ constexpr RunNeed kOneUpdate = {[](const RunFacts& facts) { return facts.synchro
                                 "the folder's schedule is asynchronous: how many samples make an update is part of it",
                                 "leave it out, or compile with --policy 2bw and --update"};
 
+constexpr RunNeed kUpdatesAtEnd = {[](const RunFacts& facts) { return facts.updates_at_end; },
+                                   "the folder's schedule updates weights before all gradients of a step are known",
+                                   "leave it out, take --clip-value, or compile with a synchronous policy"};
+
 constexpr RunNeed kFloat16 = {[](const RunFacts& facts) { return facts.computes_in_fp16; },
                               "nothing of the folder's model is computed in float16, so that no gradient is scaled",
                               "leave it out, or compile with --precision fp16"};
@@ -92,6 +96,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},
     {"", "--weight-decay", &kTraining},
     {"", "--clip-norm", &kTraining},
+    {"", "--clip-norm", &kUpdatesAtEnd},
     {"", "--momentum", &kTraining},
     {"", "--nesterov", &kTraining},
     {"", "--betas", &kTraining},

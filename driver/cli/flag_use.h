@@ -14,6 +14,8 @@ struct RunFacts {
   std::string_view optimizer = "sgd";
   /// Its schedule applies no gradients of older weights.
   bool synchronous = true;
+  /// No device computes anything of a step after one of its updates.
+  bool updates_at_end = true;
   /// Nodes draw random numbers, samples are shuffled, or the data are synthetic.
   bool random = true;
   /// The data are not synthetic.

@@ -55,6 +55,11 @@ bool has_uneven_replicas(const ir::Plan& plan) {
   });
 }
 
+bool computes_after_update(const ir::Program& program) {
+  const auto update = std::ranges::find(program.actions, ir::ActionOp::kStep, &ir::Action::op);
+  return std::any_of(update, program.actions.end(), [](const ir::Action& action) { return ir::is_compute(action.op); });
+}
+
 }  // namespace
 
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
@@ -66,6 +71,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .trains = !is_forward_only(schedule),
       .optimizer = plan.spec.optimizer,
       .synchronous = !ir::is_asynchronous(schedule),
+      .updates_at_end = std::ranges::none_of(schedule.programs, computes_after_update),
       .random = table.draws_random || run.data.shuffle || (run.data.folder.empty() && run.data.feed.empty()),
       .reads_files = !run.data.folder.empty(),
       .evaluates = !run.data.eval_folder.empty(),

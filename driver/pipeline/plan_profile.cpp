@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
+#include "driver/pipeline/machine.h"
 #include "driver/pipeline/yardstick.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
@@ -233,7 +235,27 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   return files::write_plan(options.output, plan);
 }
 
-/// With what the plan file says of the order and of the micro-batches of a step, where no flag does.
+/// The machine that the plan is of, as flags say it.
+void take_machine(const ir::Cluster& machine, Options& options) {
+  if (machine.devices.empty() || machine.levels.empty()) return;
+  int below = 1;
+  std::string& topology = options.foreign.topology;
+  for (const ir::LinkLevel& level : machine.levels) {
+    topology += text(topology.empty() ? "" : ",", level.group / below, "@", fmt::format("{}", level.bandwidth.count));
+    below = level.group;
+  }
+  // All have the same; what nobody limits stands in the file as the most that is.
+  const auto memory = static_cast<double>(machine.devices[ir::DeviceId(size_t{0})].memory.count);
+  if (memory < kMaxDeviceMemory) options.plan.memory = memory;
+  std::string& ends = options.foreign.machines;
+  for (size_t d = 1; d <= machine.devices.size(); ++d) {
+    const bool ends_here = d == machine.devices.size() ||
+                           machine.devices[ir::DeviceId(d)].host != machine.devices[ir::DeviceId(d - 1)].host;
+    if (ends_here) ends += text(ends.empty() ? "" : ",", d);
+  }
+}
+
+/// With what the plan file says of the order, of the micro-batches of a step and of the machine, where no flag does.
 Result<Options> completed(Options options) {
   if (options.plan.plan.empty()) return options;
   GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
@@ -242,6 +264,9 @@ Result<Options> completed(Options options) {
     options.plan.policy = plan.policy;
   if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))
     options.foreign.micro_batches = plan.batch.count;
+  constexpr std::array kOfMachine = {"--devices", "--topology", "--bandwidth", "--memory", "--machines", "--cpus"};
+  if (std::ranges::none_of(kOfMachine, [&](const char* flag) { return options.given.contains(flag); }))
+    take_machine(plan.cluster, options);
   return options;
 }
 

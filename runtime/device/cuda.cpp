@@ -64,9 +64,14 @@ class EventClock final : public DeviceClock {
 
   void point() override {
     if (points_ == events_.size()) check(cudaEventCreate(&events_.emplace_back()), "event");
-    check(cudaEventRecord(events_[points_++], c10::cuda::getCurrentCUDAStream(index_).stream()), "event");
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(index_).stream();
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &status), "stream");
+    // In a graph, an event that is recorded when the graph runs.
+    const unsigned flags = status == cudaStreamCaptureStatusActive ? cudaEventRecordExternal : cudaEventRecordDefault;
+    check(cudaEventRecordWithFlags(events_[points_++], stream, flags), "event");
   }
-  std::vector<int64_t> nanoseconds_between() override {
+  std::vector<int64_t> nanoseconds_between(bool keep) override {
     std::vector<int64_t> result;
     if (points_ > 0) check(cudaEventSynchronize(events_[points_ - 1]), "event");
     for (size_t i = 1; i < points_; ++i) {
@@ -74,7 +79,7 @@ class EventClock final : public DeviceClock {
       check(cudaEventElapsedTime(&milliseconds, events_[i - 1], events_[i]), "event");
       result.push_back(static_cast<int64_t>(1e6 * static_cast<double>(milliseconds)));
     }
-    points_ = 0;
+    if (!keep) points_ = 0;
     return result;
   }
 
@@ -115,23 +120,34 @@ class Cuda final : public Device {
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copy");
     };
   }
-  std::unique_ptr<Recorder> open_recorder() const override { return record_cuda(device_.index(), stream()); }
+  std::unique_ptr<Recorder> open_recorder() const override {
+    return record_cuda(device_.index(), stream(), [this](int64_t bytes) { take_for_recordings(bytes); });
+  }
   void finish() const override { c10::cuda::getCurrentCUDAStream(device_.index()).synchronize(); }
   std::unique_ptr<DeviceClock> open_clock() const override { return std::make_unique<EventClock>(device_.index()); }
-  int64_t held_bytes() const override {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
-    return stats.allocated_bytes[0].current;
-  }
+  int64_t held_bytes() const override { return stats().allocated_bytes[0].current + recorded_bytes_; }
   int64_t peak_bytes() const override {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
-    return stats.allocated_bytes[0].peak;
+    return std::max(earlier_peak_, stats().allocated_bytes[0].peak + recorded_bytes_);
   }
-  void reset_peak() override { c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index()); }
+  void reset_peak() override {
+    earlier_peak_ = 0;
+    c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index());
+  }
 
  private:
   cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(device_.index()).stream(); }
+  c10::CachingDeviceAllocator::DeviceStats stats() const {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(device_.index());
+  }
+  // Tensors in the recordings' memory are none of the allocator's, once they are made by recordings.
+  void take_for_recordings(int64_t bytes) const {
+    earlier_peak_ = peak_bytes();
+    recorded_bytes_ = bytes;
+    c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index());
+  }
 
   c10::Device device_;
+  mutable int64_t recorded_bytes_ = 0, earlier_peak_ = 0;
 };
 
 }  // namespace

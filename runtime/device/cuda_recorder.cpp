@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <utility>
+
 namespace graphpipe::runtime {
 namespace {
 
@@ -52,14 +54,18 @@ class CudaRecording final : public Recording {
 
 class CudaRecorder final : public Recorder {
  public:
-  CudaRecorder(c10::DeviceIndex index, cudaStream_t stream) : index_(index), stream_(stream) {
+  CudaRecorder(c10::DeviceIndex index, cudaStream_t stream, std::function<void(int64_t)> takes)
+      : index_(index), stream_(stream), takes_(std::move(takes)) {
     // Memory that earlier steps have used would not serve the recordings.
     allocator::emptyCache();
     allocator::createOrIncrefPool(index_, kPool);
   }
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
-  ~CudaRecorder() override { allocator::releasePool(index_, kPool); }
+  ~CudaRecorder() override {
+    allocator::releasePool(index_, kPool);
+    takes_(0);
+  }
 
   std::unique_ptr<Recording> record(const std::function<void()>& work) override {
     cudaGraph_t graph = nullptr;
@@ -80,6 +86,13 @@ class CudaRecorder final : public Recorder {
     if (graph != nullptr) cudaGraphDestroy(graph);
     if (problem) rethrow_if_out_of_memory(problem);
     return recording;
+  }
+
+  void finish() override {
+    int64_t bytes = 0;
+    for (const allocator::SegmentInfo& segment : allocator::snapshot(kPool).segments)
+      if (segment.owner_private_pool_id == kPool) bytes += static_cast<int64_t>(segment.total_size);
+    takes_(bytes);
   }
 
   at::Tensor copy(const at::Tensor& tensor) override {
@@ -118,12 +131,13 @@ class CudaRecorder final : public Recorder {
 
   c10::DeviceIndex index_;
   cudaStream_t stream_;
+  std::function<void(int64_t)> takes_;
 };
 
 }  // namespace
 
-std::unique_ptr<Recorder> record_cuda(c10::DeviceIndex index, cudaStream_t stream) {
-  return std::make_unique<CudaRecorder>(index, stream);
+std::unique_ptr<Recorder> record_cuda(c10::DeviceIndex index, cudaStream_t stream, std::function<void(int64_t)> takes) {
+  return std::make_unique<CudaRecorder>(index, stream, std::move(takes));
 }
 
 }  // namespace graphpipe::runtime

@@ -19,9 +19,9 @@ class DeviceClock {
  public:
   virtual ~DeviceClock() = default;
   virtual void point() = 0;
-  /// Waits until all points are reached and returns the nanoseconds from each to the next. No points are left
-  /// afterwards.
-  virtual std::vector<int64_t> nanoseconds_between() = 0;
+  /// Waits until all points are reached and returns the nanoseconds from each to the next. Points that lie in a
+  /// recording are reached again with it, and must be kept for that; otherwise no points are left afterwards.
+  virtual std::vector<int64_t> nanoseconds_between(bool keep) = 0;
 };
 
 /// A copy of a tensor in CPU memory that may still be in progress.

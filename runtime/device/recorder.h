@@ -29,6 +29,8 @@ class Recorder {
   virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
   /// A copy that lies in the recordings' memory. Throws c10::OutOfMemoryError.
   virtual at::Tensor copy(const at::Tensor& tensor) = 0;
+  /// Nothing more will be recorded: from here on the device counts the recordings' memory among what is held.
+  virtual void finish() = 0;
 };
 
 }  // namespace graphpipe::runtime

@@ -73,8 +73,9 @@ std::optional<std::string> not_finite_value(const StageEntry& entry, const std::
 
 void fail_of_loss(std::string problem) {
   fail(Code::kCheckFailed, std::move(problem),
-       "lower the learning rate, clip gradients with --clip-norm, skip such steps with --on-anomaly skip, or look at "
-       "the data of these samples");
+       "lower the learning rate, look at the data of these samples, or, where the schedule is synchronous, clip "
+       "gradients "
+       "with --clip-norm or skip such steps with --on-anomaly skip");
 }
 
 }  // namespace graphpipe::runtime

@@ -94,6 +94,7 @@ void RecordedCalls::begin_step() {
   const int64_t step = steps_++;
   records_ = step == kRecorded;
   if (records_) recorder_ = device_.open_recorder();
+  if (step == kRecorded + 1 && recorder_ != nullptr) recorder_->finish();
   recorded_memory_.clear();
   next_ = 0;
   use_ = {};
@@ -108,6 +109,7 @@ void RecordedCalls::call(StageFunction function, const StageArguments& arguments
     if (call) {
       call->recording->run();
       tables.copy_out(call->outputs);
+      ++use_.graphs;
     } else {
       function(arguments);
     }

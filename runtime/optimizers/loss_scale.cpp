@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/error.h"
+#include "support/exact_integer.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 constexpr double kSmallestScale = 0x1p-24;
 // All-zero gradients never overflow, so without a limit the scaled loss eventually would.
 constexpr double kLargestScale = 0x1p24;
-constexpr double kLargestCount = 0x1p53;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ bool LossScale::take_state(const at::Tensor& state) {
   const auto* numbers = dense.const_data_ptr<double>();
   int exponent = 0;
   if (!(numbers[0] > 0) || std::frexp(numbers[0], &exponent) != 0.5 || !(numbers[1] >= 0)) return false;
-  if (!std::isfinite(numbers[0]) || numbers[1] > kLargestCount) return false;
+  if (!std::isfinite(numbers[0]) || numbers[1] > static_cast<double>(kMaxExactInteger)) return false;
   scale_ = numbers[0];
   good_updates_ = static_cast<int64_t>(numbers[1]);
   overflow_pending_ = numbers[2] != 0;

@@ -43,14 +43,15 @@ inline void mark(size_t index) {
   stopwatch.last = now;
 }
 
-/// Waits for the device if work is queued: afterwards stopwatch.nanoseconds has the time of all marks.
-inline void finish_marks() {
+/// Waits for the device if work is queued: afterwards stopwatch.nanoseconds has the time of all marks. Marks of
+/// recorded calls (executor/recorded_calls.h) are to be kept: they are reached again without being made.
+inline void finish_marks(bool keep) {
   if (stopwatch.clock == nullptr) return;
-  const std::vector<int64_t> between = stopwatch.clock->nanoseconds_between();
+  const std::vector<int64_t> between = stopwatch.clock->nanoseconds_between(keep);
   for (size_t i = 0; i < between.size(); ++i)
     if (const int64_t mark = stopwatch.points[i + 1]; mark >= 0)
       stopwatch.nanoseconds[static_cast<size_t>(mark)] += between[i];
-  stopwatch.points.clear();
+  if (!keep) stopwatch.points.clear();
 }
 
 }  // namespace graphpipe::runtime

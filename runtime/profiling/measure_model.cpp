@@ -3,6 +3,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "runtime/executor/executor.h"
 #include "runtime/executor/update_weights.h"
@@ -11,6 +13,7 @@
 #include "runtime/profiling/marks.h"
 #include "runtime/profiling/measure.h"
 #include "runtime/profiling/measure_rates.h"
+#include "support/check.h"
 #include "support/median.h"
 
 namespace graphpipe::runtime {
@@ -20,6 +23,7 @@ constexpr int64_t kModelItems = 4;  // per step, so that most weight gradients a
 constexpr int kModelWarmUps = 5;
 constexpr int kFewestSteps = 15;
 constexpr double kSecondsPerSize = 2;
+constexpr int kMarks = 10000;  // to measure what one costs
 
 /// A stage of one device that runs items of `samples` samples, one after the other.
 struct Trial {
@@ -74,7 +78,6 @@ class ModelMeter {
     states_.back().keeps_gradients = true;
     stopwatch.nanoseconds.assign(std::max<size_t>(marks.size(), 1), 0);
     stopwatch.clock = clock_.get();
-    mark_seconds_ = seconds_of_a_mark();
   }
   ~ModelMeter() { stopwatch.clock = nullptr; }
   ModelMeter(const ModelMeter&) = delete;
@@ -84,13 +87,23 @@ class ModelMeter {
   void finish(ModelMeasurement& result) const;
 
  private:
-  static double seconds_of_a_mark() {
-    constexpr int kMarks = 10000;
+  /// Of steps whose calls are all recorded, or of steps without recordings.
+  struct Steps {
+    std::vector<std::vector<double>> of_mark;
+    std::vector<double> rests;
+    double mark_seconds = 0;
+  };
+  static void make_marks() {
     begin_marks();
     for (int i = 0; i < kMarks; ++i) mark(0);
-    finish_marks();
+  }
+  static double seconds_of_a_mark() {
     return 1e-9 * static_cast<double>(std::exchange(stopwatch.nanoseconds[0], 0)) / kMarks;
   }
+  static double seconds_of_a_called_mark();
+  double seconds_of_a_recorded_mark() const;
+  void forget_marks();
+  std::optional<Steps> measure_steps(const Trial& trial, int64_t items, bool records);
   void update_seconds(ModelMeasurement& result) const;
 
   const DeviceProgram& program_;
@@ -102,20 +115,44 @@ class ModelMeter {
   Safetensors weights_;
   UpdateSettings settings_;
   std::vector<StageState> states_;
-  double mark_seconds_ = 0;
   std::vector<Rest> rests_;
   std::vector<double> updates_;
 };
 
-void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
-  const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
-  const Trial trial(program_, samples, items);
+double ModelMeter::seconds_of_a_called_mark() {
+  make_marks();
+  finish_marks(false);
+  return seconds_of_a_mark();
+}
+
+double ModelMeter::seconds_of_a_recorded_mark() const {
+  const std::unique_ptr<Recorder> recorder = device_.open_recorder();
+  const std::unique_ptr<Recording> recording = recorder->record(make_marks);
+  GP_CHECK(recording != nullptr);
+  recording->run();  // not measured
+  device_.finish();
+  recording->run();
+  finish_marks(false);
+  return seconds_of_a_mark();
+}
+
+// Those of a recording that failed are never reached.
+void ModelMeter::forget_marks() {
+  clock_ = device_.open_clock();
+  stopwatch.clock = clock_.get();
+  stopwatch.points.clear();
+}
+
+// As a run goes by default: with recordings where the device makes them. None if a call cannot be recorded.
+std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, int64_t items, bool records) {
+  Steps result{.of_mark = std::vector<std::vector<double>>(marks_.size()),
+               .rests = {},
+               .mark_seconds = records ? seconds_of_a_recorded_mark() : seconds_of_a_called_mark()};
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_),
                     device_.copies());
   Executor executor(trial.plan, trial.resolved, channels, *data_, device_, states_, seed_of(*program_.plan, options_),
                     settings_);
-  std::vector<std::vector<double>> of_mark(marks_.size());
-  std::vector<double> rests;
+  if (records) executor.record_calls();
   const Clock::time_point begin = Clock::now();
   for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.data.steps, kFewestSteps); ++step) {
     if (step >= kModelWarmUps + kFewestSteps && seconds_since(begin) > kSecondsPerSize) break;
@@ -124,7 +161,12 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     executor.run_step(step);
     device_.finish();
     double rest = seconds_since(start);
-    finish_marks();
+    const bool recorded = records && step > 0;
+    if (recorded && executor.graph_use().graphs < executor.graph_use().calls) {
+      forget_marks();
+      return std::nullopt;
+    }
+    finish_marks(/*keep=*/recorded);
     complete_gradients(trial.plan, states_.front(), gradients_of(states_.front(), 0));
     const Clock::time_point update = Clock::now();
     states_.front().prepared.clear();
@@ -134,14 +176,25 @@ void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
       rest -= seconds;
-      if (step >= kModelWarmUps) of_mark[i].push_back(seconds / static_cast<double>(items));
+      if (step >= kModelWarmUps) result.of_mark[i].push_back(seconds / static_cast<double>(items));
     }
-    if (step >= kModelWarmUps) rests.push_back(rest);
+    if (step >= kModelWarmUps) result.rests.push_back(rest);
   }
+  device_.finish();
+  finish_marks(false);
+  return result;
+}
+
+void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
+  const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
+  const Trial trial(program_, samples, items);
+  std::optional<Steps> steps;
+  if (!device_.is_host() && !options_.launch.no_graphs) steps = measure_steps(trial, items, /*records=*/true);
+  if (!steps) steps = measure_steps(trial, items, /*records=*/false);
   MarkSeconds& out = result.marks.emplace_back(MarkSeconds{.samples = samples, .seconds = {}});
   for (size_t i = 0; i < marks_.size(); ++i)
-    out.seconds.push_back(std::max(0.0, median(std::move(of_mark[i])) - marks_[i].passes * mark_seconds_));
-  rests_.push_back({static_cast<double>(trial.actions.size()), median(std::move(rests))});
+    out.seconds.push_back(std::max(0.0, median(std::move(steps->of_mark[i])) - marks_[i].passes * steps->mark_seconds));
+  rests_.push_back({static_cast<double>(trial.actions.size()), median(std::move(steps->rests))});
 }
 
 void ModelMeter::finish(ModelMeasurement& result) const {

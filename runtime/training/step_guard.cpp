@@ -85,7 +85,8 @@ void check_defined(const LossScales& scales, StepGuard* guard) {
   if (scales.undefined().empty()) return;
   if (guard == nullptr)
     fail(Code::kBadData, scales.undefined(),
-         "use a batch in which some labels count, or skip such steps with --on-anomaly skip");
+         "use a batch in which some labels count, or, where the schedule is synchronous, skip such steps with "
+         "--on-anomaly skip");
   guard->note(scales.undefined());
 }
 

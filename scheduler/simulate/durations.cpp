@@ -5,11 +5,12 @@
 #include <map>
 
 #include "cost/stage_cost.h"
+#include "support/exact_integer.h"
 
 namespace graphpipe::scheduler {
 
 Ticks to_ticks(Seconds time, double ticks_per_second) {
-  constexpr double kLargest = 9007199254740992.0;
+  constexpr auto kLargest = static_cast<double>(kMaxExactInteger);
   const double ticks = time.count * ticks_per_second;
   return Ticks(std::llround(std::min(std::max(ticks, 0.0), kLargest)));
 }

@@ -49,6 +49,7 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
   CHECK(refused({"--transport", "--lr"}, {.devices = 1}) == Flags{"--transport"});
   CHECK(refused({"--seed"}, {.random = false, .devices = 2}) == Flags{"--seed"});
   CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
+  CHECK(refused({"--clip-norm"}, {.updates_at_end = false}) == Flags{"--clip-norm"});
   CHECK(refused(all, {.trains = false, .devices = 2}) == Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum",
                                                                "--betas", "--eps", "--save-gradients", "--on-anomaly"});
   CHECK(refused({"--nesterov", "--eps"}, {.optimizer = "adam"}) == Flags{"--nesterov"});

@@ -298,6 +298,9 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
     REQUIRE(written.code == 0);
     REQUIRE(read.code == 0);
     CHECK(read.object["simulated_step"] == written.object["simulated_step"]);
+    // The file says the machine, too.
+    const auto alone = file.plan({"--profile-format", "pipedream", "--plan", plan.string()});
+    CHECK(alone.object["simulated_step"] == written.object["simulated_step"]);
     REQUIRE(read.object["stages"].size() == written.object["stages"].size());
     for (size_t s = 0; s < read.object["stages"].size(); ++s)
       for (const char* field : {"nodes", "devices", "micro_batch"})
@@ -370,6 +373,8 @@ TEST_CASE("a plan with tensor parallelism and variants of layers takes as long w
   const auto read = answer_of({"--plan", plan.string()});
   REQUIRE(read.code == 0);
   CHECK(read.object["simulated_step"] == written.object["simulated_step"]);
+  const auto alone = file.plan({"--profile-format", "piper", "--plan", plan.string()});
+  CHECK(alone.object["simulated_step"] == written.object["simulated_step"]);
   REQUIRE(read.object["stages"].size() == written.object["stages"].size());
   for (size_t s = 0; s < read.object["stages"].size(); ++s)
     for (const char* field : {"nodes", "devices", "degree", "variants"})

@@ -152,7 +152,9 @@ TEST_CASE("an Identity alias stays tied where it is anonymous, and is parted whe
     built.mutable_graph()->mutable_node(2)->set_input(1, alias);
     return built.SerializeAsString();
   };
-  CHECK(decisions_of(import_bytes(plain("val_1"))).size() == 1);
+  const auto copied = import_bytes(plain("val_1"));
+  REQUIRE(decisions_of(copied).size() == 1);
+  CHECK(copied->parameters[0].aliases.empty());  // a value of the exporter's, no name of the module
   const auto parted = import_bytes(plain("layers.1.norm.weight"));
   CHECK(decisions_of(parted).size() == 2);
   CHECK(reports(parted->notes, Code::kLostByExport, "layers.1.norm.weight"));
@@ -191,6 +193,85 @@ TEST_CASE("an optimised torch export is reported, never trained in silence") {
   const auto imported = import_bytes(model.SerializeAsString());
   REQUIRE(imported.ok());
   CHECK(reports(imported->notes, Code::kLostByExport, "optimize=False"));
+}
+
+TEST_CASE(
+    "weights and biases of normalisations that are folded into constants are refused, unless the user accepts it") {
+  const auto model = [](const std::string& missing, int folded) {
+    pb::ModelProto built = model_with(
+        text("g (float[N,4] x, float[4,4] w, float[4] val_1, float", folded == 2 ? "[4]" : "",
+             " val_2) => (float[N,4] y) { a = MatMul(x, w) b = Mul(a, val_1) y = Add(b, val_2) }"),
+        {{"w", {4, 4}}, {"val_1", {4}}, {"val_2", folded == 2 ? std::vector<int64_t>{4} : std::vector<int64_t>{}}});
+    built.set_producer_name("pytorch");
+    pb::StringStringEntryProto& entry = *built.mutable_graph()->add_metadata_props();
+    entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    entry.set_value("w: PARAMETER target='w'\n" + missing);
+    return built.SerializeAsString();
+  };
+  const std::string norm = "a: PARAMETER target='norm.weight'\nb: PARAMETER target='norm.bias'\n";
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  const auto refused = import_bytes(model(norm, 2), request);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "normalisations"));
+  // One tied name and one constant that scales are no pair, and constants alone no loss.
+  CHECK(import_bytes(model("h: PARAMETER target='head.weight'\n", 2), request).ok());
+  CHECK(import_bytes(model(norm, 1), request).ok());
+  const auto whole = import_bytes(model("", 2), request);
+  REQUIRE(whole.ok());
+  CHECK_FALSE(reports(whole->notes, Code::kLostByExport, "normalisations"));
+  request.spec.accepts_losses = true;
+  const auto accepted = import_bytes(model(norm, 2), request);
+  REQUIRE(accepted.ok());
+  CHECK(reports(accepted->notes, Code::kLostByExport, "normalisations"));
+}
+
+TEST_CASE("a tied table that an optimiser has copied and transposed is refused, unless the user accepts it") {
+  constexpr int64_t kRows = 9, kColumns = 4;
+  // The element of the head that differs from the table's, or none; the values repeat after so many.
+  const auto model = [](int64_t other, int64_t different) {
+    pb::ModelProto built = model_with(
+        "g (int64[N] ids, float[9,4] table, float[4,9] val_7) => (float[N,9] y) { a = Gather(table, ids) "
+        "y = MatMul(a, val_7) }",
+        {{"table", {kRows, kColumns}}, {"val_7", {kColumns, kRows}}});
+    pb::TensorProto *table = nullptr, *head = nullptr;
+    for (pb::TensorProto& tensor : *built.mutable_graph()->mutable_initializer())
+      (tensor.name() == "table" ? table : head) = &tensor;
+    for (int64_t i = 0; i < kRows * kColumns; ++i) {
+      const auto value = static_cast<float>(i % different);
+      const int64_t turned = i % kColumns * kRows + i / kColumns;
+      table->set_float_data(static_cast<int>(i), value);
+      head->set_float_data(static_cast<int>(turned), turned == other ? value + 1 : value);
+    }
+    built.set_producer_name("pytorch");
+    return built.SerializeAsString();
+  };
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  const auto refused = import_bytes(model(-1, 36), request);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "transposed values of 'table'"));
+  CHECK(import_bytes(model(20, 36), request).ok());
+  CHECK(import_bytes(model(-1, 2), request).ok());  // as fresh constants are
+  request.spec.accepts_losses = true;
+  const auto accepted = import_bytes(model(-1, 36), request);
+  REQUIRE(accepted.ok());
+  CHECK(reports(accepted->notes, Code::kLostByExport, "transposed values of 'table'"));
+}
+
+TEST_CASE("a table of single numbers that a TorchScript export looks up is no embedding") {
+  const auto decided = [](std::vector<int64_t> dims) {
+    pb::ModelProto model = model_with(
+        text("g (int64[N] i, float", dims.size() == 1 ? "[9]" : "[9,4]", " ac, float[4] b) => (float[N,4] y) { ",
+             dims.size() == 1 ? "a = Gather(ac, i) c = Unsqueeze<axes = [1]>(a) y = Add(c, b) }"
+                              : "a = Gather(ac, i) y = Add(a, b) }"),
+        {{"ac", dims}, {"b", {4}}});
+    model.mutable_opset_import(0)->set_version(11);
+    model.set_producer_name("pytorch");
+    return decisions_of(import_bytes(model.SerializeAsString())).at("ac").trainable;
+  };
+  CHECK_FALSE(decided({9}));
+  CHECK(decided({9, 4}));
 }
 
 TEST_CASE("what the signature promises and the file lacks is reported") {

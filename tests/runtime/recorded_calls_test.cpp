@@ -76,6 +76,7 @@ class TapeRecorder final : public Recorder {
     tape->in_memory = false;
     return worked ? std::make_unique<TapeRecording>(std::move(queued)) : nullptr;
   }
+  void finish() override {}
   at::Tensor copy(const at::Tensor& tensor) override {
     tape->in_memory = true;
     at::Tensor copied = make(tensor.numel());
@@ -229,7 +230,7 @@ TEST_CASE("recorded calls: the first step calls, the second records, later ones 
   Pair pair;
   CHECK(pair.step().graphs == 0);
   CHECK(pair.called() == kCalls);
-  pair.step();
+  CHECK(pair.step().graphs == kCalls);
   CHECK(pair.called() == 0);
   for (int i = 0; i < 3; ++i) {
     const wire::GraphUse use = pair.step();
@@ -268,7 +269,8 @@ TEST_CASE("recorded calls: without memory for them the functions are called") {
   for (int recordings = 0; recordings < kCalls; ++recordings) {
     Pair pair;
     pair.fail_after(recordings);
-    for (int i = 0; i < 4; ++i) CHECK(pair.step().graphs == 0);
+    for (int i = 0; i < 2; ++i) pair.step();
+    for (int i = 0; i < 2; ++i) CHECK(pair.step().graphs == 0);
     CHECK(pair.called() == kCalls);
   }
 }
