@@ -3,7 +3,7 @@
 
     .deps/oracle/bin/python bench/step_time.py [--graphpipe build/release/bin/graphpipe] [--rounds 5] [--seconds 2]
                                              [--wide] [--torch-compile] [--bf16] [--device cuda] [--batch 8]
-                                             [--save FILE] [MODEL...]
+                                             [--optimizer adamw] [--save FILE] [MODEL...]
 
 Models are the examples, or with --wide those of bench/wide_models.py, which are as wide as real ones. A round takes each
 program's steps for some seconds, the first half of which warms up, and rounds alternate between the programs, so a machine
@@ -11,10 +11,11 @@ whose speed drifts moves all of them. Prints the median step of each and the rat
 by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
 float32 printed. `predicted` is the step that the plan says over the measured one, `roofline` the measured one over what
 bench/roofline.py allows. With --device cuda, in a build with CUDA, both run on the GPU, without those two, which are of
-CPUs, and --bf16 adds PyTorch's autocast. --save writes them to a file for compare_results.py.
+CPUs, --bf16 adds PyTorch's autocast, and ours is also measured without CUDA graphs. --save writes them to a file for compare_results.py.
 """
 
 import argparse
+import copy
 import json
 import math
 import pathlib
@@ -43,11 +44,13 @@ FEWEST = 8
 class Eager:
     """PyTorch's own training of an example, perhaps through torch.compile."""
 
-    def __init__(self, example: models.Example, compiled: bool, batch: int = BATCH, device: str = "cpu", bf16: bool = False):
+    def __init__(self, example: models.Example, compiled: bool, batch: int = BATCH, device: str = "cpu", bf16: bool = False,
+                 optimizer: str = "sgd"):
         self.example, self.batch, self.device, self.bf16 = example, batch, device, bf16
         module = example.module.train().to(device)
         self.run = torch.compile(module) if compiled else module
-        self.optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+        make = torch.optim.SGD if optimizer == "sgd" else torch.optim.AdamW
+        self.optimizer = make(module.parameters(), lr=0.01, fused=optimizer == "adamw")
 
     def step(self, number: int) -> None:
         example, samples = self.example, next(iter(self.example.inputs.values())).shape[0]
@@ -91,6 +94,12 @@ class Compiled:
                         "--device", device]
         self.steps = FEWEST
 
+    def with_flags(self, *flags: str) -> "Compiled":
+        """The same program, run with further flags."""
+        other = copy.copy(self)
+        other.command = [*self.command, *flags]
+        return other
+
     def step_seconds(self, limit: float) -> float:
         answer = subprocess.run([*self.command, "--steps", str(self.steps)], check=True, capture_output=True, text=True)
         seconds = json.loads(answer.stdout)["step_seconds"]
@@ -115,14 +124,17 @@ def prepared(name: str, wide: bool, folder: pathlib.Path) -> tuple[pathlib.Path,
 def measure(name: str, arguments: argparse.Namespace) -> dict:
     load, on_gpu = wide_models.load if arguments.wide else models.load, arguments.device == "cuda"
     with tempfile.TemporaryDirectory() as folder:
-        ours_with = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide, flags,
-                                           arguments.batch, arguments.device)
-        torch_with = lambda compiled, bf16=False: Eager(load(name), compiled, arguments.batch, arguments.device, bf16)
+        ours_with = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide,
+                                           ["--optimizer", arguments.optimizer, *flags], arguments.batch, arguments.device)
+        torch_with = lambda compiled, bf16=False: Eager(load(name), compiled, arguments.batch, arguments.device, bf16,
+                                                        arguments.optimizer)
         ours, eager = ours_with([]), torch_with(False)
         programs = {"eager": eager}
         if arguments.torch_compile:
             programs["torch_compile"] = torch_with(True)
         programs["ours"] = ours
+        if on_gpu:
+            programs["one_by_one"] = ours.with_flags("--no-cuda-graphs")
         if arguments.bf16 and on_gpu:
             programs["autocast"] = torch_with(False, bf16=True)
         if arguments.bf16:
@@ -154,6 +166,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true", help="measure --precision bf16 too")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="sgd")
     parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
@@ -162,6 +175,7 @@ def main() -> None:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
     keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",
+            *(["one by one"] if arguments.device == "cuda" else []),
             *(["autocast"] if arguments.bf16 and arguments.device == "cuda" else []),
             *(["bf16"] if arguments.bf16 else [])]
     times = " ".join(f"{key + ' ms':>16}" for key in keys)

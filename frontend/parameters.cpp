@@ -6,9 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "frontend/lost_by_export.h"
 #include "frontend/mask_values.h"
 #include "frontend/tied_names.h"
-#include "frontend/transposed_copies.h"
 
 namespace graphpipe::frontend {
 
@@ -180,12 +180,6 @@ IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::V
   return strongest;
 }
 
-/// Names that no module assigns: created by an optimiser that transposed, merged or folded weights.
-bool is_anonymous(const std::string& name) {
-  if (name.find("onnx::") != std::string::npos) return true;
-  return name.starts_with("val_") && name.find_first_not_of("0123456789", 4) == std::string::npos;
-}
-
 /// Whether the name of an initializer in a torch file may be an entry of the module's state: the exporter's own names
 /// have a slash or a colon, or are numbers.
 bool names_module_state(const std::string& name) {
@@ -203,13 +197,10 @@ class Decider {
         uses_(strongest_uses(graph, made_from_parameters(graph, context))) {}
 
   std::optional<ParameterDecision> decide(ir::ParamId id);
-  void report_losses(const std::vector<ParameterDecision>& decisions);
+  /// What it came across beside the decisions.
+  DecidedTensors& tensors() { return tensors_; }
 
  private:
-  void report_missing(size_t lost);
-  void report_folded(size_t unexplained);
-  void report_parted(const std::vector<ParameterDecision>& decisions);
-  void report_unread();
   bool holds_numbers(const ir::Param& param, const Use& use) const;
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
   bool may_be_state(const ir::Param& param, ParamOrigin origin) const;
@@ -222,9 +213,7 @@ class Decider {
   Diagnostics& notes_;
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
   IdMap<ir::ValueId, Use> uses_;
-  std::vector<ModelText> unread_;
-  /// Without a name and untrained, but scaling or shifting values as parameters of layers do.
-  std::vector<ModelText> folded_;
+  DecidedTensors tensors_;
 };
 
 void Decider::by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin) {
@@ -241,7 +230,6 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else if (use.role == Role::kConstant) {
     decision.reason = "read by no layer";
   } else if (holds_numbers(param, use)) {
-    decision.role = Role::kConstant;
     decision.reason = "a table of numbers, which no embedding is";
   } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
     decision.trainable = may_be_state(param, origin);
@@ -307,9 +295,11 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);
+  if (holds_numbers(param, use) && !decision.trainable && !context_.rules.trains(param.name.raw()))
+    tensors_.numbers.push_back(param.name);
   if (may_be_state(param, origin->second) && !decision.trainable && decision.role == Role::kConstant &&
       !context_.rules.trains(param.name.raw()))
-    unread_.push_back(param.name);
+    tensors_.unread.push_back(param.name);
   const auto listed = context_.signature.is_parameter.find(param.name.raw());
   const bool is_weight = decision.trainable || (use.certain && !is_constant_of_code(param, use, origin->second)) ||
                          (listed != context_.signature.is_parameter.end() && listed->second);
@@ -317,7 +307,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
                          (use.role == Role::kScale || use.role == Role::kBias) &&
                          ir::element_count(graph_.value(param.value).type.shape) != ir::Dim::fixed(1);
   if (is_folded && !decision.trainable && !is_constant_of_code(param, use, origin->second))
-    folded_.push_back(param.name);
+    tensors_.folded.push_back(id);
   param.trainable = decision.trainable;
   param.kind = use.role == Role::kStatistic ? ir::ParamKind::kBuffer
                : is_weight                  ? ir::ParamKind::kWeight
@@ -326,132 +316,10 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   return decision;
 }
 
-void Decider::report_losses(const std::vector<ParameterDecision>& decisions) {
-  report_unread();
-  size_t lost = 0, trained = 0;
-  ModelText example;
-  for (const ParameterDecision& decision : decisions) {
-    if (!decision.trainable) continue;
-    ++trained;
-    if (is_anonymous(decision.name.raw()) && ++lost == 1) example = decision.name;
-  }
-  if (context_.from_torch && lost > 0)
-    notes_.push_back({.code = Code::kLostByExport,
-                      .severity = Severity::kWarning,
-                      .origin = example,
-                      .message = text(lost, " of ", trained,
-                                      " trained tensors have lost their names: the export was optimised, so weights "
-                                      "are transposed, merged or folded and other parameters train than the module's"),
-                      .hint = kExportRecipe});
-  report_missing(lost);
-  if (context_.from_torch && lost > 0) report_parted(decisions);
-  if (trained == 0)
-    notes_.push_back({.code = Code::kUntrainable,
-                      .severity = Severity::kWarning,
-                      .message = "no parameter trains",
-                      .hint = "thaw some in the parameter file, or export with optimize=False"});
-}
-
-/// What the exporter's signature lists and the file lacks, where so many trained tensors have lost their names. A tied
-/// parameter lacks all names but one, so missing parameters alone are a note; missing running statistics mean that a
-/// BatchNormalization was folded away.
-void Decider::report_missing(size_t lost) {
-  std::set<std::string_view> present;
-  for (ir::ParamId id : graph_.param_ids()) {
-    present.insert(graph_.param(id).name.raw());
-    for (const ModelText& alias : graph_.param(id).aliases) present.insert(alias.raw());
-  }
-  size_t missing = 0, statistics = 0;
-  ModelText first, first_statistic;
-  for (const auto& [name, is_parameter] : context_.signature.is_parameter) {
-    if (present.count(name) > 0 || context_.rules.tied(name).value_or(false)) continue;
-    const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
-    if (is_parameter && ++missing == 1) first = ModelText(name);
-    if (!is_parameter && statistic && ++statistics == 1) first_statistic = ModelText(name);
-  }
-  if (missing > 0)
-    notes_.push_back(
-        {.code = Code::kLostByExport,
-         .severity = Severity::kNote,
-         .origin = first,
-         .message = missing == 1 ? "this parameter of the module has no tensor of its own: it is tied to another, "
-                                   "unused, or merged by the exporter"
-                                 : text(missing,
-                                        " parameters of the module, this one first, have no tensor of their own: "
-                                        "they are tied to another, unused, or merged by the exporter"),
-         .hint = text("if the module ties them, graphpipe.export says so, or a line 'NAME tie OTHER' of --parameters",
-                      lost > 0 ? "; else export with optimize=False" : "")});
-  report_folded(missing > lost ? missing - lost : 0);
-  if (statistics > 0)
-    notes_.push_back({.code = Code::kLostByExport,
-                      .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,
-                      .origin = first_statistic,
-                      .message = text(statistics,
-                                      " running statistics of the module, this one first, are not in the "
-                                      "file: the exporter folded their BatchNormalization into weights"),
-                      .hint = text(kExportRecipe, "; --accept trains the file without them")});
-}
-
-/// An optimiser that folds the weight and the bias of a normalisation into constants leaves two of them for each.
-void Decider::report_folded(size_t unexplained) {
-  if (unexplained == 0 || folded_.empty()) return;
-  const bool is_pair = unexplained >= 2 && folded_.size() >= 2;
-  notes_.push_back(
-      {.code = Code::kLostByExport,
-       .severity = is_pair && context_.refuses_losses ? Severity::kError : Severity::kWarning,
-       .origin = folded_.front(),
-       .message = text(folded_.size(), folded_.size() == 1 ? " tensor" : " tensors, this one first,",
-                       " without a name of the module scale or shift values and do not train, and ", unexplained,
-                       " of the module's parameters have no tensor: the exporter has folded "
-                       "parameters of normalisations into constants"),
-       .hint = text(kExportRecipe, "; --accept trains the file without them")});
-}
-
-/// The optimiser transposes the weights of products in the file. Where one is also an embedding's table, two tensors
-/// come of it, which the file would train apart.
-void Decider::report_parted(const std::vector<ParameterDecision>& decisions) {
-  const auto table_of = [&](const ir::Param& turned) -> const ir::Param* {
-    for (const ParameterDecision& decision : decisions) {
-      const ir::Param& table = graph_.param(decision.param);
-      if (decision.trainable && !is_anonymous(table.name.raw()) &&
-          is_transposed_copy(graph_, table, turned, context_.model_path, context_.trusted_root))
-        return &table;
-    }
-    return nullptr;
-  };
-  for (const ParameterDecision& decision : decisions) {
-    const ir::Param& turned = graph_.param(decision.param);
-    if (!decision.trainable || !is_anonymous(turned.name.raw())) continue;
-    const ir::Param* table = table_of(turned);
-    if (table == nullptr) continue;
-    notes_.push_back({.code = Code::kLostByExport,
-                      .severity = context_.refuses_losses ? Severity::kError : Severity::kWarning,
-                      .origin = turned.name,
-                      .message = text("holds the transposed values of ", quoted(table->name),
-                                      ": the module ties them, and the optimised file would train them apart"),
-                      .hint = text(kExportRecipe, "; --accept trains them apart")});
-  }
-}
-
 /// A table of single numbers is a buffer of the module, such as the noise levels of a diffusion: embeddings have rows.
 bool Decider::holds_numbers(const ir::Param& param, const Use& use) const {
   return context_.from_torch && context_.signature.is_parameter.empty() && use.role == Role::kEmbedding &&
          graph_.value(param.value).type.shape.size() == 1;
-}
-
-/// Without a signature, a parameter that no layer reads cannot be distinguished from a buffer.
-void Decider::report_unread() {
-  if (unread_.empty()) return;
-  constexpr size_t kExamples = 3;
-  std::string names;
-  for (size_t i = 0; i < std::min(unread_.size(), kExamples); ++i) names += (i == 0 ? "" : ", ") + quoted(unread_[i]);
-  if (unread_.size() > kExamples) names += ", ...";
-  notes_.push_back({.code = Code::kLostByExport,
-                    .severity = Severity::kNote,
-                    .message = text(unread_.size(), unread_.size() == 1 ? " named tensor is" : " named tensors are",
-                                    " read as no weight of a layer, and not trained: ", names),
-                    .hint = "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or "
-                            "export with dynamo=True, whose files say what is one"});
 }
 
 }  // namespace
@@ -468,11 +336,12 @@ std::vector<ParameterDecision> decide_parameters(ir::Graph& graph, const Paramet
                                                  Diagnostics& notes) {
   add_tied_names(graph, context.rules);
   Decider decider(graph, context, notes);
-  std::vector<ParameterDecision> decisions;
+  DecidedTensors& tensors = decider.tensors();
   for (ir::ParamId id : graph.param_ids())
-    if (std::optional<ParameterDecision> decision = decider.decide(id)) decisions.push_back(std::move(*decision));
-  decider.report_losses(decisions);
-  return decisions;
+    if (std::optional<ParameterDecision> decision = decider.decide(id))
+      tensors.decisions.push_back(std::move(*decision));
+  report_losses(graph, context, tensors, notes);
+  return std::move(tensors.decisions);
 }
 
 }  // namespace graphpipe::frontend

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "frontend/external_data.h"
+#include "support/text.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -53,32 +54,25 @@ class Elements {
   int file_ = -1;
 };
 
-std::optional<std::pair<int64_t, int64_t>> sides_of(const ir::TensorType& type) {
-  if (type.shape.size() != 2 || !type.shape[0].is_fixed() || !type.shape[1].is_fixed()) return std::nullopt;
-  return std::pair(type.shape[0].at(Samples(1)), type.shape[1].at(Samples(1)));
-}
-
 }  // namespace
 
-bool is_transposed_copy(const ir::Graph& graph, const ir::Param& one, const ir::Param& other,
-                        const std::string& model_path, const std::string& trusted_root) {
-  const ir::TensorType &type = graph.value(one.value).type, &turned = graph.value(other.value).type;
-  const auto sides = sides_of(type), turned_sides = sides_of(turned);
-  if (!sides || !turned_sides || type.dtype != turned.dtype || sides->first != turned_sides->second ||
-      sides->second != turned_sides->first)
-    return false;
-  const auto [rows, columns] = *sides;
-  const int64_t bytes = ir::bytes_per_element(type.dtype);
-  const Elements elements(one.data, bytes, model_path, trusted_root);
-  const Elements turned_elements(other.data, bytes, model_path, trusted_root);
+std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, bool turned, const WeightFiles& files) {
+  const ir::TensorType& type = graph.value(param.value).type;
+  if (type.shape.size() != 2 || !type.shape[0].is_fixed() || !type.shape[1].is_fixed()) return {};
+  // Of the matrix: its copy has columns for rows.
+  int64_t rows = type.shape[0].at(Samples(1)), columns = type.shape[1].at(Samples(1));
+  if (turned) std::swap(rows, columns);
+  const Elements elements(param.data, ir::bytes_per_element(type.dtype), files.model_path, files.trusted_root);
   const int64_t count = rows * columns, step = std::max<int64_t>(1, count / kSampled);
   std::set<std::string> values;
+  std::string sample = text(ir::dtype_name(type.dtype), " ", rows, " ", columns, " ");
   for (int64_t index = 0; index < count; index += step) {
-    const std::optional<std::string> value = elements.at(index);
-    if (!value || value != turned_elements.at(index % columns * rows + index / columns)) return false;
+    const std::optional<std::string> value = elements.at(turned ? index % columns * rows + index / columns : index);
+    if (!value) return {};
+    sample += *value;
     values.insert(*value);
   }
-  return values.size() >= kFewestValues;
+  return values.size() < kFewestValues ? std::string() : sample;
 }
 
 }  // namespace graphpipe::frontend

@@ -7,10 +7,15 @@
 
 namespace graphpipe::frontend {
 
-/// Whether both are float matrices of a file and one holds the other's transposed values, by a sample of their elements
-/// in which there are several different ones. False if the data cannot be read. `model_path` and `trusted_root`
-/// determine which files may be opened, as in open_weight_file.
-bool is_transposed_copy(const ir::Graph& graph, const ir::Param& one, const ir::Param& other,
-                        const std::string& model_path, const std::string& trusted_root);
+/// Which files of weights may be opened, as in open_weight_file.
+struct WeightFiles {
+  const std::string& model_path;
+  const std::string& trusted_root;
+};
+
+/// A text by which a float matrix and a transposed copy of it are known: their type, their sides and a sample of their
+/// values, of the matrix in its own order (`turned` false), of the copy in that of the matrix. Empty for what is no
+/// matrix, cannot be read, or holds few different values, as fresh biases and norms do.
+std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, bool turned, const WeightFiles& files);
 
 }  // namespace graphpipe::frontend

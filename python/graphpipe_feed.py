@@ -236,6 +236,10 @@ class _Session:
 
     def close(self) -> None:
         for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)  # a process that was forked meanwhile has it open, too
+            except OSError:
+                pass  # the run has left
             connection.close()
 
 

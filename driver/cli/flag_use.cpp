@@ -50,6 +50,8 @@ constexpr RunNeed kTraining = {[](const RunFacts& facts) { return facts.trains; 
                                "leave it out, or compile with a policy that trains"};
 constexpr RunNeed kPeers = {[](const RunFacts& facts) { return facts.devices > 1; },
                             "the folder's plan has one device, which talks to no other", "leave it out"};
+constexpr RunNeed kOthers = {[](const RunFacts& facts) { return facts.devices > 1 || facts.is_fed; },
+                             "the folder's plan has one device, which waits for no other", "leave it out"};
 constexpr RunNeed kServer = {[](const RunFacts& facts) { return facts.serves_parameters; },
                              "the folder's policy is not parameter-server, and no server could make its updates",
                              "leave it out, or compile with --policy parameter-server"};
@@ -68,7 +70,7 @@ constexpr RunNeed kResumed = {[](const RunFacts& facts) { return facts.resumes; 
                               "leave it out, or add --resume"};
 
 constexpr RunNeed kCpu = {[](const RunFacts& facts) { return !facts.on_gpu; }, "only the tensors of CPUs have an arena",
-                          "leave it out, or --device cuda"};
+                          "leave out one of --no-arena and --device cuda"};
 constexpr RunNeed kGpu = {[](const RunFacts& facts) { return facts.on_gpu; }, "the stages compute on CPUs",
                           "leave it out, or add --device cuda"};
 
@@ -122,7 +124,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},
-    {"", "--stall-timeout", &kPeers},
+    {"", "--stall-timeout", &kOthers},
     {"", "--no-arena", &kCpu},
     {"", "--no-cuda-graphs", &kGpu},
     {"", "--seed", &kRandom},

@@ -20,6 +20,8 @@ struct RunFacts {
   bool random = true;
   /// The data are not synthetic.
   bool reads_files = false;
+  /// They come from a feeder.
+  bool is_fed = false;
   /// There are data to evaluate on.
   bool evaluates = false;
   size_t devices = 1;

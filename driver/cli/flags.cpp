@@ -21,22 +21,21 @@ constexpr const char* kFileType = "FILE";
 
 const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
 
-// A finite number from 0; CLI11's own range lets NaN pass.
-const CLI::Validator kNotNegative(
-    [](std::string& word) {
-      double number = -1;
-      const bool good = read_number(word, number) && number >= 0 && number <= 1e18;
-      return good ? std::string() : "'" + word + "' is not a number from 0 to 1e18";
-    },
-    "NUMBER >= 0");
-
-const CLI::Validator kAboveZero(
-    [](std::string& word) {
-      double number = 0;
-      const bool good = read_number(word, number) && number > 0 && number <= 1e18;
-      return good ? std::string() : "'" + word + "' is not a number above 0, of at most 1e18";
-    },
-    "NUMBER > 0");
+// CLI11's own ranges let NaN pass and print bounds with six decimals.
+CLI::Validator number_that(bool (*is_good)(double), const std::string& wanted, const char* type) {
+  const auto check = [=](std::string& word) {
+    double number = 0;
+    return read_number(word, number) && is_good(number) ? "" : "'" + word + "' is not a number " + wanted;
+  };
+  return {check, type};
+}
+const CLI::Validator kNotNegative =
+    number_that([](double number) { return number >= 0 && number <= 1e18; }, "from 0 to 1e18", "NUMBER >= 0");
+const CLI::Validator kAboveZero =
+    number_that([](double number) { return number > 0 && number <= 1e18; }, "above 0, of at most 1e18", "NUMBER > 0");
+// Over slower links steps last longer than a schedule can say.
+const CLI::Validator kLinkSpeed =
+    number_that([](double number) { return number >= 1000 && number <= 1e18; }, "from 1000 to 1e18", "NUMBER >= 1000");
 
 // CLI11's own reader saturates a number that does not fit.
 const CLI::Validator kWhole64(
@@ -84,7 +83,8 @@ void output_flags(CLI::App& app, Options& options) {
 // Also for verbs that find the model through a plan file, since a plan file cannot say it.
 void trusted_root_flag(CLI::App& app, ModelOptions& model) {
   app.add_option("--trusted-root", model.trusted_root,
-                 "a second folder that external data may lie in; links that end inside it are followed");
+                 "a second folder that external data may lie in; links that end inside it are followed")
+      ->check(CLI::ExistingDirectory);
 }
 
 void model_flags(CLI::App& app, ModelOptions& model) {
@@ -97,8 +97,9 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   app.add_flag("--accept", model.accepts_losses,
                "train the file although its exporter has left out what changes the training, such as BatchNorm");
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
-  app.add_option("--parameters", model.parameters,
-                 "file of decisions, one a line: PATTERN train|freeze|tie|split, or PATTERN padding ROW")
+  app.add_option(
+         "--parameters", model.parameters,
+         "file of decisions, one a line: PATTERN train|freeze|tie|split, NAME tie OTHER, or PATTERN padding ROW")
       ->type_name(kFileType);
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "
@@ -152,7 +153,7 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--bandwidth", plan.bandwidth,
                  "bytes per second of the outermost links (between machines, or the devices of one), in place of what "
                  "they have")
-      ->check(CLI::Range(1e3, 1e18));
+      ->check(kLinkSpeed);
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");

@@ -74,6 +74,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .updates_at_end = std::ranges::none_of(schedule.programs, computes_after_update),
       .random = table.draws_random || run.data.shuffle || (run.data.folder.empty() && run.data.feed.empty()),
       .reads_files = !run.data.folder.empty(),
+      .is_fed = !run.data.feed.empty(),
       .evaluates = !run.data.eval_folder.empty(),
       .devices = schedule.programs.size(),
       .serves_parameters = schedule.policy == "parameter-server",

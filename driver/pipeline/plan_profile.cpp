@@ -235,17 +235,28 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   return files::write_plan(options.output, plan);
 }
 
-/// The machine that the plan is of, as flags say it.
-void take_machine(const ir::Cluster& machine, Options& options) {
-  if (machine.devices.empty() || machine.levels.empty()) return;
+/// The machine that the plan is of, as flags say it. Errors: kBadPlan for one that they cannot say.
+Status take_machine(const ir::Cluster& machine, Options& options) {
+  if (machine.devices.empty() || machine.levels.empty()) return Ok{};
+  const ir::Device& first = machine.devices[ir::DeviceId(size_t{0})];
+  const bool is_even =
+      std::ranges::all_of(machine.devices, [&](const ir::Device& device) { return device.memory == first.memory; }) &&
+      std::ranges::all_of(machine.levels, [](const ir::LinkLevel& level) { return level.latency == Seconds(0); });
+  if (!is_even)
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(options.plan.plan),
+                      .message =
+                          "its devices differ in memory, or its links have a latency, which no machine of another "
+                          "project's profile does",
+                      .hint = "say the machine with --devices or --topology, --bandwidth and --memory"};
   int below = 1;
   std::string& topology = options.foreign.topology;
   for (const ir::LinkLevel& level : machine.levels) {
     topology += text(topology.empty() ? "" : ",", level.group / below, "@", fmt::format("{}", level.bandwidth.count));
     below = level.group;
   }
-  // All have the same; what nobody limits stands in the file as the most that is.
-  const auto memory = static_cast<double>(machine.devices[ir::DeviceId(size_t{0})].memory.count);
+  // What nobody limits stands in the file as the most that is.
+  const auto memory = static_cast<double>(first.memory.count);
   if (memory < kMaxDeviceMemory) options.plan.memory = memory;
   std::string& ends = options.foreign.machines;
   for (size_t d = 1; d <= machine.devices.size(); ++d) {
@@ -253,6 +264,7 @@ void take_machine(const ir::Cluster& machine, Options& options) {
                            machine.devices[ir::DeviceId(d)].host != machine.devices[ir::DeviceId(d - 1)].host;
     if (ends_here) ends += text(ends.empty() ? "" : ",", d);
   }
+  return Ok{};
 }
 
 /// With what the plan file says of the order, of the micro-batches of a step and of the machine, where no flag does.
@@ -266,7 +278,7 @@ Result<Options> completed(Options options) {
     options.foreign.micro_batches = plan.batch.count;
   constexpr std::array kOfMachine = {"--devices", "--topology", "--bandwidth", "--memory", "--machines", "--cpus"};
   if (std::ranges::none_of(kOfMachine, [&](const char* flag) { return options.given.contains(flag); }))
-    take_machine(plan.cluster, options);
+    GP_TRY_VOID(take_machine(plan.cluster, options));
   return options;
 }
 

@@ -73,7 +73,7 @@ ENDED_EARLY = 7
 
 def words_of(flags: Mapping[str, Flag]) -> list[str]:
     """Keywords as flags: `micro_batch=4` is --micro-batch 4, True is the flag alone, None and False are left out, and an
-    iterable is the flag once for each item."""
+    iterable is the flag once for each item, but for `betas`, which are one value."""
     words: list[str] = []
     for name, value in flags.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
@@ -81,6 +81,8 @@ def words_of(flags: Mapping[str, Flag]) -> list[str]:
             continue
         if value is True:
             words.append(flag)
+        elif name == "betas" and not isinstance(value, str):
+            words += [flag, ",".join(map(str, value))]  # type: ignore[arg-type]
         elif isinstance(value, (str, int, float, os.PathLike)):
             words += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
         else:

@@ -14,7 +14,18 @@ class GraphPipeError(Exception):
         self.exit_code = exit_code
         self.problems = problems
         lines = [str(problem) for problem in problems if problem.severity == "error"]
+        if lines:
+            lines += _told_beside(problems, output)
         super().__init__(f"graphpipe {verb}: " + ("\n  ".join(lines) or output.strip() or f"exit {exit_code}"))
+
+
+def _told_beside(problems: list[Diagnostic], output: str) -> list[str]:
+    """The errors of programs among the lines of stderr, which their launcher's problem only refers to."""
+    told = [line.strip() for line in output.splitlines() if "error[" in line]
+    return [line for line in dict.fromkeys(told) if not any(problem.message in line for problem in problems)][:MAX_TOLD]
+
+
+MAX_TOLD = 10
 
 
 class UsageError(GraphPipeError):

@@ -59,6 +59,38 @@ def _check_batch(path: Path, batched: Sequence[str]) -> None:
                      "without int(), range() or lists of it")
 
 
+def _statistics(module: Any) -> set[str]:
+    """The buffers of normalisations, which ONNX's BatchNormalization updates too."""
+    import torch
+
+    return {f"{name}.{buffer}" if name else buffer for name, part in module.named_modules()
+            if isinstance(part, torch.nn.modules.batchnorm._BatchNorm)
+            for buffer in ("running_mean", "running_var", "num_batches_tracked")}
+
+
+def _check_buffers(module: Any, exported: Any, path: Path) -> None:
+    """Errors: ValueError where forward updates a buffer of its own; the file, in which it stays as it is, is removed."""
+    updated = set(exported.graph_signature.buffers_to_mutate.values()) - _statistics(module)
+    if not updated:
+        return
+    path.unlink()
+    path.with_name(path.name + ".data").unlink(missing_ok=True)
+    raise ValueError(f"forward updates the buffer {', '.join(map(repr, sorted(updated)))}, which an ONNX file holds as it is: the "
+                     "training would be another one; compute it anew in each forward, or leave it out (spectral_norm has such "
+                     "buffers)")
+
+
+def _warn_of_modes(module: Any) -> None:
+    """Parts that do not train while the others do: the usual reason is a frozen BatchNorm."""
+    import torch
+
+    kinds = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
+    still = [name for name, part in module.named_modules() if isinstance(part, kinds) and not part.training]
+    if module.training and still:
+        warnings.warn(f"{', '.join(still)}: in eval(), but exported as it trains; compile(batchnorm='eval') makes all BatchNorms use "
+                      "their running statistics, and Dropout is left out unless compile(dropout='on') asks for it", stacklevel=3)
+
+
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,
            output_names: Optional[Sequence[str]] = None, fixed_batch: Sequence[str] = (), opset: Optional[int] = None) -> Path:
     """Exports a module for training, with the exporter's flags that keep its parameters as they are, and writes what the
@@ -68,7 +100,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     of each is the batch, except for those that `fixed_batch` names; where it names all, the file is one sample as a whole,
     which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random
     state are left as they were.
-    Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch.
+    Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch, and where forward updates a
+    buffer that is no statistic of a BatchNorm.
     """
     import torch
 
@@ -85,12 +118,13 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             raise ValueError(f"the example for {name!r} has shape {list(tensor.shape)}: its first axis must be the batch, of "
                              "two samples or more; name it in fixed_batch if it has none")
     module_facts.check(module)
+    _warn_of_modes(module)
     batched = [name for name, tensor in inputs.items() if name not in fixed_batch and isinstance(tensor, torch.Tensor)]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(batch: Any) -> None:
-        torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
+    def write(batch: Any) -> Any:
+        return torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
                           input_names=list(inputs), output_names=list(output_names) if output_names else None,
                           dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
                           opset_version=opset)
@@ -102,14 +136,15 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.
             try:
-                write("batch")
+                written = write("batch")
             except torch.onnx.OnnxExporterError:
-                write(torch.export.Dim("batch"))
+                written = write(torch.export.Dim("batch"))
     except torch.onnx.OnnxExporterError as error:
         raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {error.__cause__ or error}") from error
     finally:
         for part, was_training in modes:
             part.training = was_training
+    _check_buffers(module, written.exported_program, path)
     _check_batch(path, batched)
     module_facts.write(path, module)
     return path

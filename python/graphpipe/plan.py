@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
@@ -104,6 +105,7 @@ def plan(model: PathLike, path: Optional[PathLike] = None, **flags: Flag) -> Pla
         kept = tempfile.TemporaryDirectory(prefix="graphpipe-plan-")
         path = Path(kept.name) / "plan.json"
     summary = parsed(PlanSummary, call("plan", model, output=path, **flags))
+    _warn(summary)
     made = Plan(path, summary, model)
     made._kept = kept
     return made
@@ -114,9 +116,17 @@ def compare(model: PathLike, **flags: Flag) -> Comparison:
     return parsed(Comparison, call("compare", model, **flags))
 
 
+def _warn(summary: PlanSummary) -> None:
+    """Of what trains in another way than one might think: the command prints it, where a person calls it."""
+    for problem in summary.diagnostics:
+        if problem.severity == "warning" or "Dropout" in problem.message:
+            warnings.warn(str(problem), stacklevel=3)
+
+
 def compile(model: PathLike, folder: PathLike, **flags: Flag) -> "Program":  # the verb's name
     """Plans, generates and builds in one go; `flags` are those of `graphpipe compile`. Returns a Program."""
     from .program import Program
 
     summary = parsed(PlanSummary, call("compile", model, output=folder, **flags))
+    _warn(summary)
     return Program(folder, summary, model)

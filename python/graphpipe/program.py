@@ -51,6 +51,8 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
     import torch
 
     unknown = sorted(set(tensors) - set(module.state_dict()))
+    if any(tensor.is_meta for tensor in module.state_dict().values()):
+        raise ValueError("the module is on the device meta, and holds no values; make it with module.to_empty(device='cpu')")
     if unknown or not tensors:
         raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     for name, tensor in tensors.items():

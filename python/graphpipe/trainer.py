@@ -18,6 +18,10 @@ from .program import PathLike, Program
 from .results import Run, parsed
 
 
+# A loader may take so long for a batch, the half of what ranks wait for each other.
+LOADER_SECONDS = 300
+
+
 @dataclass(frozen=True)
 class Step:
     """One step as it happens. Steps count from 1."""
@@ -48,15 +52,19 @@ class Trainer:
         `save` is where the weights go.
         Arrays that are smaller than the plan's are filled up, at the end of each axis but the first, with the numbers of
         `pad`, by the names of the inputs: pad={"input_ids": 0, "attention_mask": 0, "labels": -100}.
+        A batch may take five minutes, or half of `stall_timeout` where it is given. Where the loader fails, so does the run, and
+        goes on from the last checkpoint of checkpoint_every.
         A run that goes on from a checkpoint (resume=...) skips the batches of the steps that are done."""
         if steps is None:
             batches_of = _length(loader)
+            if batches_of == 0 or epochs == 0:
+                raise ValueError("there is nothing to train on: " + ("the loader is empty" if batches_of == 0 else "0 epochs"))
             steps = batches_of * (1 if epochs is None else epochs)
         elif epochs is not None:
             raise ValueError("steps or epochs, not both")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
             feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps, pad or {})
-            given = {**self.flags, **flags, **({} if save is None else {"save": save})}
+            given = {"stall_timeout": LOADER_SECONDS * 2, **self.flags, **flags, **({} if save is None else {"save": save})}
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None
             if log is not None:
                 if given.get("log") is not None:
@@ -131,6 +139,7 @@ class _Feeder:
         self.socket = path
         self.failure: Optional[BaseException] = None
         self._loader, self._names, self._steps, self._pad = loader, names, steps, pad
+        self._iterator: Optional[Iterator[Any]] = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> "_Feeder":
@@ -164,7 +173,9 @@ class _Feeder:
             step = 0
             while step < self._steps:
                 before = step
-                for item in self._loader:
+                # Kept until the run has ended: workers of a DataLoader that has failed may take seconds to go.
+                self._iterator = iter(self._loader)
+                for item in self._iterator:
                     step += 1
                     if step >= first_step:
                         yield _arrays(item, self._names, inputs)
@@ -187,10 +198,10 @@ def _arrays(item: Any, names: Optional[list[str]], inputs: Mapping[str, Any]) ->
         if len(items) != len(keys):
             raise FeedError(f"a batch has {len(items)} parts, expected {len(keys)}: {keys}")
         item = dict(zip(keys, items))
-    return {name: _array(value) for name, value in item.items() if name in inputs or names is None}
+    return {name: _array(name, value) for name, value in item.items() if name in inputs or names is None}
 
 
-def _array(value: Any) -> Any:
+def _array(name: str, value: Any) -> Any:
     """Something with the buffer protocol."""
     if hasattr(value, "detach"):
         import torch
@@ -201,4 +212,8 @@ def _array(value: Any) -> Any:
         import numpy
 
         return numpy.ascontiguousarray(value)
+    try:
+        memoryview(value)
+    except TypeError:
+        raise FeedError(f"the batch has a {type(value).__name__} for {name!r}; give a tensor or an array") from None
     return value

@@ -19,8 +19,9 @@ class Recording {
   virtual int64_t size() const = 0;
 };
 
-/// Recordings share memory: what one releases, a later one takes. So they must be run in the order in which they were
-/// recorded; any may be left out.
+/// Recordings share memory: what is released between two of them, a later one takes. So they must be run in the order in
+/// which they were recorded, and whatever else reads their memory must be done with it by the recording before which it
+/// was released; any recording may be left out.
 class Recorder {
  public:
   virtual ~Recorder() = default;

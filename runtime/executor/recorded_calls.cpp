@@ -71,6 +71,12 @@ class RecordedCalls::Tables {
       if (output.tensor.defined() && leaves(output.index)) (*this)[output.index] = (*this)[output.index].clone();
   }
 
+  /// Adds the accumulators among the outputs to the claims.
+  void claim_gradients(const std::vector<Place>& outputs, std::vector<at::Tensor>& claims) {
+    for (const Place& output : outputs)
+      if (output.index < gradients_.size() && output.tensor.defined()) claims.push_back((*this)[output.index]);
+  }
+
  private:
   bool leaves(size_t index) const {
     if (index < gradients_.size()) return false;
@@ -96,6 +102,7 @@ void RecordedCalls::begin_step() {
   if (records_) recorder_ = device_.open_recorder();
   if (step == kRecorded + 1 && recorder_ != nullptr) recorder_->finish();
   recorded_memory_.clear();
+  claims_.clear();
   next_ = 0;
   use_ = {};
 }
@@ -113,7 +120,9 @@ void RecordedCalls::call(StageFunction function, const StageArguments& arguments
     } else {
       function(arguments);
     }
-    if (recorder_ != nullptr) calls_.push_back(call ? *std::move(call) : Call{.function = function});
+    if (lacks_memory_) return give_up();
+    if (call) tables.claim_gradients(call->outputs, claims_);
+    calls_.push_back(call ? *std::move(call) : Call{.function = function});
     return;
   }
   const size_t index = next_++;
@@ -137,14 +146,14 @@ std::optional<RecordedCalls::Call> RecordedCalls::record(StageFunction function,
       return call;
     }
   } catch (const c10::OutOfMemoryError&) {
-    give_up();
+    lacks_memory_ = true;
   }
   if (!before.empty()) put_back(call, before, tables);
   return std::nullopt;
 }
 
 // The call will be made, and change again what it has changed: the memory that it has released still holds the values,
-// since nothing has been run.
+// since nothing has been run and the recordings keep it until the call has been made.
 void RecordedCalls::put_back(const Call& call, const std::vector<Found>& before, Tables& tables) {
   auto input = call.inputs.begin();
   for (size_t i = 0; i < tables.size(); ++i) {
@@ -207,6 +216,7 @@ bool RecordedCalls::replay(const Call& call, Tables& tables) {
 void RecordedCalls::give_up() {
   device_.finish();  // recordings may still run
   calls_.clear();
+  claims_.clear();
   recorder_.reset();
 }
 

@@ -63,10 +63,14 @@ class RecordedCalls {
   std::unique_ptr<Recorder> recorder_;
   std::vector<Call> calls_;
   std::unordered_set<const void*> recorded_memory_;  // storages, in the step that is recorded
+  /// In the step that is recorded: no later call may take the memory of its gradients, which are read when messages of
+  /// other ranks arrive, sooner or later.
+  std::vector<at::Tensor> claims_;
   int64_t steps_ = 0, size_ = 0;
   wire::GraphUse use_;
   size_t next_ = 0;
   bool records_ = false;  // this step
+  bool lacks_memory_ = false;
 };
 
 }  // namespace graphpipe::runtime

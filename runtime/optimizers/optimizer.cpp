@@ -60,15 +60,10 @@ UpdateTerms Optimizer::terms_of(size_t index, double rate_factor) const {
   return terms;
 }
 
-// On the CPU a list is worked off one by one.
-bool Optimizer::may_join(const Update& update) const {
-  return rule_->update_group != nullptr && !update.weight->is_cpu() && !update.gradient->is_sparse();
-}
-
 void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
   std::vector<std::vector<Update>> groups;
   for (const Update& update : updates) {
-    if (!may_join(update)) {
+    if (rule_->update_group == nullptr || update.gradient->is_sparse()) {
       step(update.index, *update.weight, *update.gradient, rate_factor);
       continue;
     }

@@ -25,7 +25,7 @@ class Optimizer {
     at::Tensor* weight = nullptr;
     const at::Tensor* gradient = nullptr;
   };
-  /// step() of each, bit for bit; on a GPU parameters of the same terms are updated together.
+  /// step() of each, bit for bit: parameters of the same terms are updated together, with fewer launches on a GPU.
   void step_all(std::span<const Update> updates, double rate_factor);
   /// Whether an update only changes the rows that a sparse gradient holds.
   bool takes_rows(size_t index, const at::Tensor& weight) const {
@@ -64,7 +64,6 @@ class Optimizer {
   };
   void begin(size_t index, const at::Tensor& weight);
   UpdateTerms terms_of(size_t index, double rate_factor) const;
-  bool may_join(const Update& update) const;
   void step_together(std::span<const Update> updates, double rate_factor);
 
   const UpdateRule* rule_;

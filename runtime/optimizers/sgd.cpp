@@ -16,7 +16,8 @@ ParameterState fresh_velocity(const at::Tensor& weight, const UpdateTerms& terms
 
 // LibTorch's fused SGD (2.11) fails to update whole vectors of 16-bit weights on the CPU: the same update in separate
 // ops.
-void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state, const OptimizerNumbers& numbers) {
+void sgd_of_16_bits(const at::Tensor& weight, at::Tensor change, ParameterState& state,
+                    const OptimizerNumbers& numbers) {
   if (numbers.weight_decay != 0) change = change.add(weight, numbers.weight_decay);
   if (!state.empty()) {
     at::Tensor& velocity = state[0].tensor;
@@ -28,7 +29,14 @@ void sgd_of_16_bits(at::Tensor& weight, at::Tensor change, ParameterState& state
 
 double update_sgd_group(const UpdateGroup& group, const UpdateTerms& terms) {
   const OptimizerNumbers& numbers = terms.numbers;
-  const std::vector<at::Tensor> momentum = numbers.momentum == 0 ? std::vector<at::Tensor>() : group.of_states(0);
+  const at::Tensor& first = group.weights.front();
+  if (first.element_size() == 2 && first.is_cpu()) {
+    for (size_t i = 0; i < group.weights.size(); ++i)
+      sgd_of_16_bits(group.weights[i], group.gradients[i], *group.states[i], numbers);
+    return numbers.learning_rate;
+  }
+  const std::vector<at::Tensor> momentum =
+      group.states.front()->empty() ? std::vector<at::Tensor>() : group.of_states(0);
   at::_fused_sgd_(group.weights, group.gradients, momentum, numbers.weight_decay, numbers.momentum,
                   numbers.learning_rate, /*dampening=*/0, numbers.nesterov, /*maximize=*/false,
                   /*is_first_step=*/false);
@@ -36,10 +44,6 @@ double update_sgd_group(const UpdateGroup& group, const UpdateTerms& terms) {
 }
 
 double update_sgd(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
-  if (weight.element_size() == 2 && weight.device().is_cpu()) {
-    sgd_of_16_bits(weight, gradient, state, terms.numbers);
-    return terms.numbers.learning_rate;
-  }
   return update_sgd_group({{weight}, {gradient}, {&state}}, terms);
 }
 

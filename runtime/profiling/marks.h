@@ -1,6 +1,7 @@
 #pragma once
 // The stopwatch of profiling programs: their generated functions start it and mark the end of each node.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -43,6 +44,9 @@ inline void mark(size_t index) {
   stopwatch.last = now;
 }
 
+/// Forgets the time of all marks.
+inline void clear_marks() { std::ranges::fill(stopwatch.nanoseconds, 0); }
+
 /// Waits for the device if work is queued: afterwards stopwatch.nanoseconds has the time of all marks. Marks of
 /// recorded calls (executor/recorded_calls.h) are to be kept: they are reached again without being made.
 inline void finish_marks(bool keep) {
@@ -52,6 +56,18 @@ inline void finish_marks(bool keep) {
     if (const int64_t mark = stopwatch.points[i + 1]; mark >= 0)
       stopwatch.nanoseconds[static_cast<size_t>(mark)] += between[i];
   if (!keep) stopwatch.points.clear();
+}
+
+/// Seconds that a mark takes, beside what it measures: reach() makes `marks` of them, of index 0, or has them made.
+/// Whatever the marks have measured is forgotten.
+template <typename Reach>
+double seconds_of_a_mark(int marks, const Reach& reach) {
+  clear_marks();
+  reach();
+  finish_marks(false);
+  const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[0]) / marks;
+  clear_marks();
+  return seconds;
 }
 
 }  // namespace graphpipe::runtime

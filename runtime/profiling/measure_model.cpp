@@ -13,7 +13,6 @@
 #include "runtime/profiling/marks.h"
 #include "runtime/profiling/measure.h"
 #include "runtime/profiling/measure_rates.h"
-#include "support/check.h"
 #include "support/median.h"
 
 namespace graphpipe::runtime {
@@ -97,11 +96,8 @@ class ModelMeter {
     begin_marks();
     for (int i = 0; i < kMarks; ++i) mark(0);
   }
-  static double seconds_of_a_mark() {
-    return 1e-9 * static_cast<double>(std::exchange(stopwatch.nanoseconds[0], 0)) / kMarks;
-  }
   static double seconds_of_a_called_mark();
-  double seconds_of_a_recorded_mark() const;
+  std::optional<double> seconds_of_a_recorded_mark();
   void forget_marks();
   std::optional<Steps> measure_steps(const Trial& trial, int64_t items, bool records);
   void update_seconds(ModelMeasurement& result) const;
@@ -119,21 +115,19 @@ class ModelMeter {
   std::vector<double> updates_;
 };
 
-double ModelMeter::seconds_of_a_called_mark() {
-  make_marks();
-  finish_marks(false);
-  return seconds_of_a_mark();
-}
+double ModelMeter::seconds_of_a_called_mark() { return seconds_of_a_mark(kMarks, make_marks); }
 
-double ModelMeter::seconds_of_a_recorded_mark() const {
+// None if the device cannot record them.
+std::optional<double> ModelMeter::seconds_of_a_recorded_mark() {
   const std::unique_ptr<Recorder> recorder = device_.open_recorder();
-  const std::unique_ptr<Recording> recording = recorder->record(make_marks);
-  GP_CHECK(recording != nullptr);
+  const std::unique_ptr<Recording> recording = recorder == nullptr ? nullptr : recorder->record(make_marks);
+  if (recording == nullptr) {
+    forget_marks();
+    return std::nullopt;
+  }
   recording->run();  // not measured
   device_.finish();
-  recording->run();
-  finish_marks(false);
-  return seconds_of_a_mark();
+  return seconds_of_a_mark(kMarks, [&] { recording->run(); });
 }
 
 // Those of a recording that failed are never reached.
@@ -143,11 +137,11 @@ void ModelMeter::forget_marks() {
   stopwatch.points.clear();
 }
 
-// As a run goes by default: with recordings where the device makes them. None if a call cannot be recorded.
+// With `records` none if a call cannot be recorded.
 std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, int64_t items, bool records) {
-  Steps result{.of_mark = std::vector<std::vector<double>>(marks_.size()),
-               .rests = {},
-               .mark_seconds = records ? seconds_of_a_recorded_mark() : seconds_of_a_called_mark()};
+  const std::optional<double> mark_seconds = records ? seconds_of_a_recorded_mark() : seconds_of_a_called_mark();
+  if (!mark_seconds) return std::nullopt;
+  Steps result{.of_mark = std::vector<std::vector<double>>(marks_.size()), .rests = {}, .mark_seconds = *mark_seconds};
   Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_),
                     device_.copies());
   Executor executor(trial.plan, trial.resolved, channels, *data_, device_, states_, seed_of(*program_.plan, options_),
@@ -156,7 +150,7 @@ std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, i
   const Clock::time_point begin = Clock::now();
   for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.data.steps, kFewestSteps); ++step) {
     if (step >= kModelWarmUps + kFewestSteps && seconds_since(begin) > kSecondsPerSize) break;
-    std::ranges::fill(stopwatch.nanoseconds, 0);
+    clear_marks();
     const Clock::time_point start = Clock::now();
     executor.run_step(step);
     device_.finish();
@@ -180,15 +174,15 @@ std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, i
     }
     if (step >= kModelWarmUps) result.rests.push_back(rest);
   }
-  device_.finish();
   finish_marks(false);
+  clear_marks();
   return result;
 }
 
 void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
-  std::optional<Steps> steps;
+  std::optional<Steps> steps;  // as a run goes by default
   if (!device_.is_host() && !options_.launch.no_graphs) steps = measure_steps(trial, items, /*records=*/true);
   if (!steps) steps = measure_steps(trial, items, /*records=*/false);
   MarkSeconds& out = result.marks.emplace_back(MarkSeconds{.samples = samples, .seconds = {}});

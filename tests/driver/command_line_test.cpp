@@ -47,6 +47,8 @@ TEST_CASE("values outside a flag's range are usage errors") {
   CHECK(ask({"plan", "m.onnx", "--optimizer", "sdg"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--batch", "many"}).code == 2);
   CHECK(ask({"plan"}).code == 2);
+  CHECK(ask({"plan", "m.onnx", "--trusted-root", "/no/such/folder"}).code == 2);
+  CHECK(ask({"plan", "m.onnx", "--bandwidth", "1e-30"}).code == 2);
 }
 
 TEST_CASE("a flag in the place of a value, as an unset variable leaves it, is no value") {

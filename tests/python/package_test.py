@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -34,7 +35,17 @@ class Flags(unittest.TestCase):
     def test_keywords_are_flags(self):
         self.assertEqual(words_of({"micro_batch": 4, "json": True, "quiet": False, "loss": None, "freeze": ["a", "b"]}),
                          ["--micro-batch", "4", "--json", "--freeze", "a", "--freeze", "b"])
-        self.assertEqual(words_of({"save": Path("w"), "betas": "0.9,0.99"}), ["--save", "w", "--betas", "0.9,0.99"])
+        for betas in ("0.9,0.99", (0.9, 0.99)):
+            self.assertEqual(words_of({"save": Path("w"), "betas": betas}), ["--save", "w", "--betas", "0.9,0.99"])
+
+    def test_an_error_has_what_the_programs_said(self):
+        answer = '{"diagnostics": [{"severity": "error", "code": "bad-data", "origin": "", "message": "see stderr", "hint": ""}]}'
+        said = "error[bad-data] step 1: row 0 is 50\nerror[bad-data] see stderr\nstep 1 of 2\nerror[bad-data] step 1: row 0 is 50\n"
+        with self.assertRaises(graphpipe.InputRefused) as caught:
+            answer_of("run", 3, answer, said)
+        self.assertEqual(str(caught.exception).count("row 0 is 50"), 1)
+        self.assertEqual(str(caught.exception).count("see stderr"), 1)
+        self.assertNotIn("step 1 of 2", str(caught.exception))
 
 
 class Padding(unittest.TestCase):
@@ -241,6 +252,20 @@ class Training(unittest.TestCase):
             graphpipe.Trainer(self.program).fit((1 // 0 for _ in range(1)), steps=1)
         with self.assertRaises(ValueError):
             graphpipe.Trainer(self.program).fit(iter(()))
+        for nothing in ({"loader": []}, {"loader": self.batches(1), "epochs": 0}):
+            with self.assertRaisesRegex(ValueError, "nothing to train on"):
+                graphpipe.Trainer(self.program).fit(**nothing)
+        with self.assertRaisesRegex(graphpipe.FeedError, "a list for"):
+            graphpipe.Trainer(self.program).fit([{**self.batches(1)[0], next(iter(self.batches(1)[0])): [1, 2]}])
+
+    def test_a_loader_may_take_its_time(self):
+        """Longer than ranks wait for each other without a word."""
+        def slow():
+            time.sleep(6)
+            yield from batches
+
+        batches = self.batches(2)
+        self.assertEqual(graphpipe.Trainer(self.program, lr=0.1).fit(slow(), steps=2).steps, 2)
 
     def test_a_compiled_folder_is_reported_with_its_run_beside_it(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,215 @@
+#include "frontend/lost_by_export.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "frontend/transposed_copies.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+constexpr size_t kExamples = 3;
+
+std::string examples_of(const std::vector<ModelText>& names) {
+  std::string words;
+  for (size_t i = 0; i < std::min(names.size(), kExamples); ++i) words += (i == 0 ? "" : ", ") + quoted(names[i]);
+  return names.size() > kExamples ? words + ", ..." : words;
+}
+
+class Reporter {
+ public:
+  Reporter(const ir::Graph& graph, const ParameterContext& context, const DecidedTensors& tensors, Diagnostics& notes)
+      : graph_(graph), context_(context), tensors_(tensors), notes_(notes) {}
+
+  void report();
+
+ private:
+  void add(Severity severity, ModelText origin, std::string message, std::string hint) {
+    notes_.push_back({.code = Code::kLostByExport,
+                      .severity = severity,
+                      .origin = std::move(origin),
+                      .message = std::move(message),
+                      .hint = std::move(hint)});
+  }
+  /// Of what trains in another way than the module.
+  Severity severe() const { return context_.refuses_losses ? Severity::kError : Severity::kWarning; }
+  size_t report_names();
+  void report_missing(size_t lost);
+  void report_statistics() const;
+  void report_folded(size_t unexplained);
+  bool scales_and_shifts() const;
+  bool lacks_pair() const;
+  void report_parted();
+  void report_unread();
+  bool is_missing(const std::string& name) const {
+    return !present_.contains(name) && !context_.rules.tied(name).value_or(false);
+  }
+
+  const ir::Graph& graph_;
+  const ParameterContext& context_;
+  const DecidedTensors& tensors_;
+  Diagnostics& notes_;
+  std::set<std::string_view> present_;
+};
+
+void Reporter::report() {
+  for (ir::ParamId id : graph_.param_ids()) {
+    present_.insert(graph_.param(id).name.raw());
+    for (const ModelText& alias : graph_.param(id).aliases) present_.insert(alias.raw());
+  }
+  report_unread();
+  const size_t lost = report_names();
+  report_missing(lost);
+  if (context_.from_torch && lost > 0) report_parted();
+}
+
+// Returns how many trained tensors have lost their names.
+size_t Reporter::report_names() {
+  size_t lost = 0, trained = 0;
+  ModelText example;
+  for (const ParameterDecision& decision : tensors_.decisions) {
+    if (!decision.trainable) continue;
+    ++trained;
+    if (is_anonymous(decision.name.raw()) && ++lost == 1) example = decision.name;
+  }
+  if (context_.from_torch && lost > 0)
+    add(Severity::kWarning, example,
+        text(lost, " of ", trained,
+             " trained tensors have lost their names: the export was optimised, so weights are transposed, merged or "
+             "folded and other parameters train than the module's"),
+        kExportRecipe);
+  if (trained == 0)
+    notes_.push_back({.code = Code::kUntrainable,
+                      .severity = Severity::kWarning,
+                      .message = "no parameter trains",
+                      .hint = "thaw some in the parameter file, or export with optimize=False"});
+  return lost;
+}
+
+/// What the exporter's signature lists and the file lacks. A tied parameter lacks all names but one, so missing
+/// parameters alone are a note; missing running statistics mean that a BatchNormalization was folded away.
+void Reporter::report_missing(size_t lost) {
+  size_t missing = 0, statistics = 0;
+  ModelText first, first_statistic;
+  for (const auto& [name, is_parameter] : context_.signature.is_parameter) {
+    if (!is_missing(name)) continue;
+    const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
+    if (is_parameter && ++missing == 1) first = ModelText(name);
+    if (!is_parameter && statistic && ++statistics == 1) first_statistic = ModelText(name);
+  }
+  if (missing > 0)
+    add(Severity::kNote, first,
+        missing == 1
+            ? "this parameter of the module has no tensor of its own: it is tied to another, unused, or merged "
+              "by the exporter"
+            : text(missing,
+                   " parameters of the module, this one first, have no tensor of their own: they are "
+                   "tied to another, unused, or merged by the exporter"),
+        text("if the module ties them, graphpipe.export says so, or a line 'NAME tie OTHER' of --parameters",
+             lost > 0 ? "; else export with optimize=False" : ""));
+  report_folded(missing > lost ? missing - lost : 0);
+  if (statistics > 0)
+    add(severe(), first_statistic,
+        text(statistics,
+             " running statistics of the module, this one first, are not in the file: the exporter folded "
+             "their BatchNormalization into weights"),
+        text(kExportRecipe, "; --accept trains the file without them"));
+}
+
+/// An optimiser that folds the weight and the bias of a normalisation into constants leaves two of them, one behind the
+/// other, and two names that have no tensor. Anything less may have other reasons: an unused layer, and numbers of the
+/// code.
+void Reporter::report_folded(size_t unexplained) {
+  if (unexplained == 0 || tensors_.folded.empty()) return;
+  const bool is_sure = lacks_pair() && scales_and_shifts();
+  const size_t count = tensors_.folded.size();
+  add(is_sure ? severe() : Severity::kWarning, graph_.param(tensors_.folded.front()).name,
+      text(count, count == 1 ? " tensor" : " tensors, this one first,",
+           " without a name of the module scale or shift values and do not train, and ", unexplained,
+           " of the module's parameters have no tensor: the exporter ", is_sure ? "has" : "may have",
+           " folded weights and biases of normalisations into constants"),
+      text(kExportRecipe, is_sure ? "; --accept trains the file without them" : ""));
+}
+
+bool Reporter::lacks_pair() const {
+  constexpr std::string_view kWeight = ".weight";
+  return std::ranges::any_of(context_.signature.is_parameter, [&](const auto& listed) {
+    const auto& [name, is_parameter] = listed;
+    if (!is_parameter || !name.ends_with(kWeight) || !is_missing(name)) return false;
+    const std::string bias = name.substr(0, name.size() - kWeight.size()) + ".bias";
+    return context_.signature.is_parameter.contains(bias) && is_missing(bias);
+  });
+}
+
+/// Whether the product with one of the folded tensors is added to another.
+bool Reporter::scales_and_shifts() const {
+  std::set<ir::ValueId> folded;
+  for (const ir::ParamId id : tensors_.folded) folded.insert(graph_.param(id).value);
+  const auto reads_folded = [&](const ir::Node& node) {
+    return std::ranges::any_of(node.inputs, [&](ir::ValueId value) { return folded.contains(value); });
+  };
+  std::set<ir::ValueId> scaled;
+  const auto is_scaled = [&](ir::ValueId value) { return scaled.contains(value); };
+  for (const ir::NodeId id : graph_.node_ids()) {
+    const ir::Node& node = graph_.node(id);
+    if (!reads_folded(node)) continue;
+    if (node.op == "Mul") scaled.insert(node.outputs[0]);
+    if (node.op == "Add" && std::ranges::any_of(node.inputs, is_scaled)) return true;
+  }
+  return false;
+}
+
+/// The optimiser transposes the weights of products in the file. Where one is also an embedding's table, two tensors
+/// come of it, which the file would train apart.
+void Reporter::report_parted() {
+  const WeightFiles files{context_.model_path, context_.trusted_root};
+  std::unordered_map<std::string, const ir::Param*> tables;
+  for (const ParameterDecision& decision : tensors_.decisions) {
+    const ir::Param& table = graph_.param(decision.param);
+    if (!decision.trainable || decision.role != ParameterRole::kEmbedding || is_anonymous(table.name.raw())) continue;
+    if (std::string sample = sample_of_matrix(graph_, table, false, files); !sample.empty())
+      tables.emplace(std::move(sample), &table);
+  }
+  for (const ParameterDecision& decision : tensors_.decisions) {
+    const ir::Param& turned = graph_.param(decision.param);
+    if (tables.empty() || !decision.trainable || !is_anonymous(turned.name.raw())) continue;
+    const auto found = tables.find(sample_of_matrix(graph_, turned, true, files));
+    if (found != tables.end())
+      add(severe(), turned.name,
+          text("holds the transposed values of ", quoted(found->second->name),
+               ": the module ties them, and the optimised file would train them apart"),
+          text(kExportRecipe, "; --accept trains them apart"));
+  }
+}
+
+/// Without a signature, a parameter that no layer reads cannot be distinguished from a buffer.
+void Reporter::report_unread() {
+  if (!tensors_.unread.empty())
+    add(Severity::kNote, {},
+        text(tensors_.unread.size(), tensors_.unread.size() == 1 ? " named tensor is" : " named tensors are",
+             " read as no weight of a layer, and not trained: ", examples_of(tensors_.unread)),
+        "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or export with "
+        "dynamo=True, whose files say what is one");
+  if (!tensors_.numbers.empty())
+    add(Severity::kWarning, {},
+        text("looked up, but tables of single numbers, which are taken for buffers and do not train: ",
+             examples_of(tensors_.numbers)),
+        "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or export with "
+        "dynamo=True, whose files say what is one");
+}
+
+}  // namespace
+
+bool is_anonymous(const std::string& name) {
+  if (name.find("onnx::") != std::string::npos) return true;
+  return name.starts_with("val_") && name.find_first_not_of("0123456789", 4) == std::string::npos;
+}
+
+void report_losses(const ir::Graph& graph, const ParameterContext& context, const DecidedTensors& tensors,
+                   Diagnostics& notes) {
+  Reporter(graph, context, tensors, notes).report();
+}
+
+}  // namespace graphpipe::frontend

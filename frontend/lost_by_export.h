@@ -1,0 +1,30 @@
+#pragma once
+// What an exporter has lost of a module's parameters: their names, their ties, what it folded into others.
+
+#include <string>
+#include <vector>
+
+#include "frontend/parameters.h"
+
+namespace graphpipe::frontend {
+
+/// Names that no module assigns: created by an optimiser that transposed, merged or folded weights.
+bool is_anonymous(const std::string& name);
+
+/// What is known of a file's tensors once it is decided which train.
+struct DecidedTensors {
+  std::vector<ParameterDecision> decisions;
+  /// Named, but read as no weight of a layer, and not trained.
+  std::vector<ModelText> unread;
+  /// Without a name and not trained, but scaling or shifting values as parameters of layers do.
+  std::vector<ir::ParamId> folded;
+  /// Tables of single numbers that a file without a signature looks up: taken for buffers, and not trained.
+  std::vector<ModelText> numbers;
+};
+
+/// Adds notes and warnings on what is lost. Errors, where the context refuses losses, for what trains in another way
+/// than the module does: statistics and normalisations that were folded away, and ties that were parted.
+void report_losses(const ir::Graph& graph, const ParameterContext& context, const DecidedTensors& tensors,
+                   Diagnostics& notes);
+
+}  // namespace graphpipe::frontend
