@@ -1,60 +1,36 @@
 #include "frontend/tied_names.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "support/union_find.h"
+
 namespace graphpipe::frontend {
 namespace {
 
-/// The groups that pairs of names make (union-find, by size, with paths halved).
+/// The groups that pairs of names make.
 class TiedGroups {
  public:
   explicit TiedGroups(const std::vector<std::pair<std::string, std::string>>& ties) {
-    for (const auto& [one, other] : ties) join(number_of(one), number_of(other));
-    members_.resize(names_.size());
-    for (size_t i = 0; i < names_.size(); ++i) members_[root_of(i)].push_back(i);
+    for (const auto& [one, other] : ties)
+      for (const std::string* name : {&one, &other}) numbers_.emplace(*name, numbers_.size());
+    UnionFind<size_t> sets(numbers_.size());
+    for (const auto& [one, other] : ties) sets.join(numbers_.at(one), numbers_.at(other));
+    members_.resize(numbers_.size());
+    for (auto& [name, number] : numbers_) members_[number = sets.find(number)].push_back(name);
   }
   /// The names of the group that the name belongs to, once: the next call for the group finds none.
   std::vector<std::string> take(const std::string& name) {
-    std::vector<std::string> taken;
     const auto found = numbers_.find(name);
-    if (found == numbers_.end()) return taken;
-    for (const size_t member : std::exchange(members_[root_of(found->second)], {})) taken.push_back(names_[member]);
-    std::ranges::sort(taken);
-    return taken;
+    return found == numbers_.end() ? std::vector<std::string>() : std::exchange(members_[found->second], {});
   }
 
  private:
-  size_t number_of(const std::string& name) {
-    const auto [place, added] = numbers_.emplace(name, names_.size());
-    if (added) {
-      names_.push_back(name);
-      above_.push_back(place->second);
-      sizes_.push_back(1);
-    }
-    return place->second;
-  }
-  size_t root_of(size_t at) {
-    while (above_[at] != at) at = above_[at] = above_[above_[at]];
-    return at;
-  }
-  void join(size_t one, size_t other) {
-    one = root_of(one);
-    other = root_of(other);
-    if (one == other) return;
-    if (sizes_[one] < sizes_[other]) std::swap(one, other);
-    above_[other] = one;
-    sizes_[one] += sizes_[other];
-  }
-
-  std::map<std::string, size_t> numbers_;
-  std::vector<std::string> names_;
-  std::vector<size_t> above_, sizes_;
-  std::vector<std::vector<size_t>> members_;  // by root
+  std::map<std::string, size_t> numbers_;          // at last, of their groups
+  std::vector<std::vector<std::string>> members_;  // by group, in order
 };
 
 }  // namespace

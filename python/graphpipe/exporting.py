@@ -43,6 +43,11 @@ def _without_layerdrop(module: Any) -> Iterator[None]:
         torch.rand = drawn
 
 
+def _remove(path: Path) -> None:
+    path.unlink()
+    path.with_name(path.name + ".data").unlink(missing_ok=True)
+
+
 def _check_batch(path: Path, batched: Sequence[str]) -> None:
     """Errors: ValueError where the exporter has fixed the batch; the file, which is of no use, is removed."""
     import onnx
@@ -52,8 +57,7 @@ def _check_batch(path: Path, batched: Sequence[str]) -> None:
     fixed = [name for name in batched if name in first and not first[name].dim_param]
     if not fixed:
         return
-    path.unlink()
-    path.with_name(path.name + ".data").unlink(missing_ok=True)
+    _remove(path)
     raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: forward "
                      "uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, "
                      "without int(), range() or lists of it")
@@ -73,8 +77,7 @@ def _check_buffers(module: Any, exported: Any, path: Path) -> None:
     updated = set(exported.graph_signature.buffers_to_mutate.values()) - _statistics(module)
     if not updated:
         return
-    path.unlink()
-    path.with_name(path.name + ".data").unlink(missing_ok=True)
+    _remove(path)
     raise ValueError(f"forward updates the buffer {', '.join(map(repr, sorted(updated)))}, which an ONNX file holds as it is: the "
                      "training would be another one; compute it anew in each forward, or leave it out (spectral_norm has such "
                      "buffers)")
