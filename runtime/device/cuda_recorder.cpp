@@ -137,7 +137,11 @@ class CudaRecorder final : public Recorder {
 }  // namespace
 
 std::unique_ptr<Recorder> record_cuda(c10::DeviceIndex index, cudaStream_t stream, std::function<void(int64_t)> takes) {
-  return std::make_unique<CudaRecorder>(index, stream, std::move(takes));
+  try {
+    return std::make_unique<CudaRecorder>(index, stream, std::move(takes));
+  } catch (const c10::Error&) {
+    return nullptr;  // the run says that no call ran as a graph
+  }
 }
 
 }  // namespace graphpipe::runtime

@@ -5,7 +5,8 @@
 //
 // A recording works on the addresses of its call. Tensors that recorded calls make have them again in every step: they
 // lie in the recordings' memory. What comes from elsewhere, data, received values, is copied to the place that it had
-// when the call was recorded. Weights must lie where they lay; if they moved, the function is called.
+// when the call was recorded, and lies there from then on: no call may follow the reduction of its own accumulators,
+// which works on them where it found them. Weights must lie where they lay; if they moved, the function is called.
 
 #include <cstddef>
 #include <memory>

@@ -42,13 +42,23 @@ void queue(Work work) {
   work();
 }
 
+bool is_released(const at::Tensor& memory) { return memory.use_count() == 1; }  // but for the tape nobody holds it
+
 at::Tensor make(int64_t elements) {
-  const bool in_memory = tape != nullptr && tape->in_memory;
-  if (in_memory && tape->fails_after-- <= 0) TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
-  at::Tensor made = at::empty({elements});
-  if (in_memory) tape->memory.push_back(made);
-  return made;
+  if (tape == nullptr || !tape->in_memory) return at::empty({elements});
+  if (tape->fails_after-- <= 0) TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
+  for (const at::Tensor& memory : tape->memory)
+    if (is_released(memory) && memory.numel() == elements) return memory;
+  return tape->memory.emplace_back(at::empty({elements}));
 }
+
+/// A tensor as kernels know it: by its address.
+struct Floats {
+  explicit Floats(const at::Tensor& tensor) : data(tensor.mutable_data_ptr<float>()), count(tensor.numel()) {}
+  float& operator[](int64_t index) const { return data[index]; }
+  float* data;
+  int64_t count;
+};
 
 void fill_with_nan(at::Tensor& tensor) { tensor.fill_(std::numeric_limits<float>::quiet_NaN()); }
 
@@ -72,7 +82,7 @@ class TapeRecorder final : public Recorder {
   /// Others use the memory again that nobody holds any more.
   ~TapeRecorder() override {
     for (at::Tensor& memory : tape->memory)
-      if (memory.use_count() == 1) fill_with_nan(memory);
+      if (is_released(memory)) fill_with_nan(memory);
   }
   std::unique_ptr<Recording> record(const Work& work) override {
     std::vector<Work> queued;
@@ -139,9 +149,8 @@ void forward(const StageArguments& a) {
   calls += tape == nullptr || tape->queued == nullptr ? 1 : 0;
   TORCH_CHECK(!forward_waits || tape == nullptr || tape->queued == nullptr, "cannot wait while it records");
   at::Tensor saved = make(a.samples), sent = make(a.samples);
-  queue([x = a.slot[kReceived], w = a.weights[0], saved, sent] {
-    saved.copy_(x);
-    sent.copy_(x.mul(w));
+  queue([x = Floats(a.slot[kReceived]), w = Floats(a.weights[0]), to = Floats(saved), y = Floats(sent)] {
+    for (int64_t i = 0; i < x.count; ++i) to[i] = x[i], y[i] = w[0] * x[i];
   });
   a.slot[kSaved] = saved;
   a.slot[kSent] = sent;
@@ -154,9 +163,10 @@ void backward(const StageArguments& a) {
   if (first) a.gradients[0] = make(1);
   at::Tensor x = std::exchange(a.slot[kSaved], {}), dy = std::exchange(a.slot[kSentGradient], {});
   at::Tensor received = make(a.samples);
-  queue([x, dy, w = a.weights[0], dw = a.gradients[0], received, first] {
-    first ? dw.copy_(x.mul(dy).sum()) : dw.add_(x.mul(dy).sum());
-    received.copy_(dy.mul(w));
+  queue([x = Floats(x), dy = Floats(dy), w = Floats(a.weights[0]), dw = Floats(a.gradients[0]), dx = Floats(received),
+         first] {
+    if (first) dw[0] = 0;
+    for (int64_t i = 0; i < x.count; ++i) dw[0] += x[i] * dy[i], dx[i] = w[0] * dy[i];
   });
   a.slot[kReceivedGradient] = received;
 }
@@ -173,17 +183,21 @@ struct Stage {
   at::Tensor gradient;
   static constexpr int64_t kWidth = 3, kItems = 2;
 
-  void step(RecordedCalls& recorded, int number, int64_t width = kWidth) {
-    std::vector<at::Tensor> gradients(1);
-    std::vector<std::vector<at::Tensor>> slots(kItems, std::vector<at::Tensor>(kSlots));
+  /// The last call is of another stage of the device. `arrives_early`: another rank's share of the gradient is there
+  /// before it, and the sum of both, which lies elsewhere, takes the gradient's place.
+  void step(RecordedCalls& recorded, int number, int64_t width, bool arrives_early) {
+    std::vector<at::Tensor> gradients(1), of_other_stage(1);
+    std::vector<std::vector<at::Tensor>> slots(kItems + 1, std::vector<at::Tensor>(kSlots));
     sent.clear();
     received.clear();
     recorded.begin_step();
     const auto call = [&](StageFunction function, int64_t item) {
-      recorded.call(
-          function,
-          {.weights = weights.data(), .gradients = gradients.data(), .slot = slots[item].data(), .samples = width},
-          kEntry);
+      recorded.call(function,
+                    {.weights = weights.data(),
+                     .gradients = item < kItems ? gradients.data() : of_other_stage.data(),
+                     .slot = slots[item].data(),
+                     .samples = item < kItems ? width : last_width(width)},
+                    kEntry);
     };
     for (int64_t item = 0; item < kItems; ++item) {
       slots[item][kReceived] = at::full({width}, number + 0.25 * static_cast<double>(item));
@@ -195,9 +209,17 @@ struct Stage {
       call(backward, item);
       received.push_back(slots[item][kReceivedGradient]);
     }
+    if (arrives_early) gradients[0] = gradients[0].clone();
+    slots[kItems][kReceived] = at::full({last_width(width)}, static_cast<double>(number));
+    call(forward, kItems);
+    sent.push_back(slots[kItems][kSent]);
     gradient = gradients[0].clone();
     weights[0].sub_(gradients[0], 0.001);
   }
+
+ private:
+  /// As wide as the gradient, whose memory it could take.
+  static int64_t last_width(int64_t width) { return width == kWidth ? 1 : 2; }
 };
 
 /// Runs a stage with recordings beside one without, and compares them after every step.
@@ -209,20 +231,19 @@ class Pair {
     const std::vector<at::Tensor> earlier = stage_.sent, kept = copies(earlier);
     device_.spoil();
     const int before = calls;
-    stage_.step(recorded_, number_, width);
+    constexpr int kRecorded = 2;
+    stage_.step(recorded_, number_, width, number_ == kRecorded);
     called_ = calls - before;
     // Messages may still read what the step before has sent.
     for (size_t i = 0; i < earlier.size(); ++i) CHECK(at::equal(earlier[i], kept[i]));
     Tape* const recording = std::exchange(tape, nullptr);
     RecordedCalls never(plain_device_);
-    plain_.step(never, number_++, width);
+    plain_.step(never, number_++, width, false);
     tape = recording;
     CHECK(at::equal(stage_.gradient, plain_.gradient));
     CHECK(at::equal(stage_.weights[0], plain_.weights[0]));
-    for (size_t i = 0; i < plain_.sent.size(); ++i) {
-      CHECK(at::equal(stage_.sent[i], plain_.sent[i]));
-      CHECK(at::equal(stage_.received[i], plain_.received[i]));
-    }
+    for (size_t i = 0; i < plain_.sent.size(); ++i) CHECK(at::equal(stage_.sent[i], plain_.sent[i]));
+    for (size_t i = 0; i < plain_.received.size(); ++i) CHECK(at::equal(stage_.received[i], plain_.received[i]));
     return recorded_.use();
   }
   /// Functions that the last step called.
@@ -243,7 +264,7 @@ class Pair {
   int number_ = 1, called_ = 0;
 };
 
-constexpr int kCalls = 4;  // of a step
+constexpr int kCalls = 5, kForwards = 3;  // of a step
 
 TEST_CASE("recorded calls: the first step calls, the second records, later ones run what it recorded") {
   const c10::InferenceMode no_autograd;
@@ -265,10 +286,10 @@ TEST_CASE("recorded calls: what waits for the device is called, and what follows
   Pair pair(/*waits=*/true);
   pair.step();
   pair.step();
-  CHECK(pair.called() == 2);
+  CHECK(pair.called() == kForwards);
   for (int i = 0; i < 3; ++i) {
-    CHECK(pair.step().graphs == 2);
-    CHECK(pair.called() == 2);
+    CHECK(pair.step().graphs == kCalls - kForwards);
+    CHECK(pair.called() == kForwards);
   }
 }
 
@@ -286,7 +307,7 @@ TEST_CASE("recorded calls: with weights elsewhere or items of another size the f
 
 TEST_CASE("recorded calls: without memory for them the functions are called") {
   const c10::InferenceMode no_autograd;
-  constexpr int kTensors = 11;  // of a step that is recorded, copies of what comes from elsewhere included
+  constexpr int kTensors = 14;  // of a step that is recorded, copies of what comes from elsewhere included
   for (int tensors = 0; tensors < kTensors; ++tensors) {
     CAPTURE(tensors);
     Pair pair;
