@@ -123,9 +123,11 @@ def prepared(name: str, wide: bool, folder: pathlib.Path) -> tuple[pathlib.Path,
 
 def measure(name: str, arguments: argparse.Namespace) -> dict:
     load, on_gpu = wide_models.load if arguments.wide else models.load, arguments.device == "cuda"
+    drops = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in load(name).module.modules())
+    dropout = ["--dropout", "on"] if drops else []
     with tempfile.TemporaryDirectory() as folder:
         ours_with = lambda flags: Compiled(arguments.graphpipe, pathlib.Path(folder), name, arguments.wide,
-                                           ["--optimizer", arguments.optimizer, *flags], arguments.batch, arguments.device)
+                                           ["--optimizer", arguments.optimizer, *dropout, *flags], arguments.batch, arguments.device)
         torch_with = lambda compiled, bf16=False: Eager(load(name), compiled, arguments.batch, arguments.device, bf16,
                                                         arguments.optimizer)
         ours, eager = ours_with([]), torch_with(False)

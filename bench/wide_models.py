@@ -29,9 +29,10 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """A Transformer layer, norm before each part, or after it as in BERT."""
 
-    def __init__(self, width: int, heads: int, causal: bool = False, norm_first: bool = True):
+    def __init__(self, width: int, heads: int, causal: bool = False, norm_first: bool = True, dropout: float = 0):
         super().__init__()
         self.norm_first = norm_first
+        self.dropped = nn.Dropout(dropout) if dropout > 0 else nn.Identity()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = Attention(width, heads, causal)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -41,10 +42,10 @@ class Block(nn.Module):
 
     def forward(self, x):
         if self.norm_first:
-            x = x + self.attention(self.norm1(x))
-            return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.attention(x))
-        return self.norm2(x + self.feed_forward(x))
+            x = x + self.dropped(self.attention(self.norm1(x)))
+            return x + self.dropped(self.feed_forward(self.norm2(x)))
+        x = self.norm1(x + self.dropped(self.attention(x)))
+        return self.norm2(x + self.dropped(self.feed_forward(x)))
 
 
 class LlamaBlock(nn.Module):
@@ -189,6 +190,7 @@ MODELS = {
     "mlp": lambda: (nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU()))),
                     {"input": torch.randn(SAMPLES, 64)}),
     "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),
+    "gpt2_dropout": lambda: (Classifier(768, [Block(768, 12, causal=True, dropout=0.1) for _ in range(2)]), rows_of(768)),
     "bert": lambda: (Classifier(768, [Block(768, 12, norm_first=False) for _ in range(2)]), rows_of(768)),
     "vit": lambda: (Classifier(768, [Patches(768, 128), *(Block(768, 12) for _ in range(2))]),
                     {"x": torch.randn(SAMPLES, 3, 128, 128)}),

@@ -78,7 +78,8 @@ std::string NodeEmitter::options(ir::DType dtype) {
 
 std::string NodeEmitter::random_key() const {
   const ir::NodeId forward = view_.node().serves.valid() ? view_.node().serves : id_;
-  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", naming_->number(forward), ", a.first_sample}");
+  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", naming_->number(forward),
+              ", a.first_sample, a.step_on_device}");
 }
 
 void NodeEmitter::include(std::string_view header) {

@@ -42,7 +42,7 @@ class Reporter {
   bool scales_and_shifts() const;
   bool lacks_pair() const;
   void report_parted();
-  void report_unread();
+  void report_uncertain();
   bool is_missing(const std::string& name) const {
     return !present_.contains(name) && !context_.rules.tied(name).value_or(false);
   }
@@ -59,7 +59,7 @@ void Reporter::report() {
     present_.insert(graph_.param(id).name.raw());
     for (const ModelText& alias : graph_.param(id).aliases) present_.insert(alias.raw());
   }
-  report_unread();
+  report_uncertain();
   const size_t lost = report_names();
   report_missing(lost);
   if (context_.from_torch && lost > 0) report_parted();
@@ -184,20 +184,30 @@ void Reporter::report_parted() {
   }
 }
 
-/// Without a signature, a parameter that no layer reads cannot be distinguished from a buffer.
-void Reporter::report_unread() {
-  if (!tensors_.unread.empty())
-    add(Severity::kNote, {},
-        text(tensors_.unread.size(), tensors_.unread.size() == 1 ? " named tensor is" : " named tensors are",
-             " read as no weight of a layer, and not trained: ", examples_of(tensors_.unread)),
-        "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or export with "
-        "dynamo=True, whose files say what is one");
-  if (!tensors_.numbers.empty())
-    add(Severity::kWarning, {},
-        text("looked up, but tables of single numbers, which are taken for buffers and do not train: ",
-             examples_of(tensors_.numbers)),
-        "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or export with "
-        "dynamo=True, whose files say what is one");
+/// Without a signature parameters cannot be distinguished from buffers but by their uses and names.
+void Reporter::report_uncertain() {
+  const auto tell = [&](Severity severity, const std::vector<ModelText>& names, std::string_view what,
+                        const char* hint) {
+    if (!names.empty()) add(severity, {}, text(what, ": ", examples_of(names)), hint);
+  };
+  constexpr const char* kIfParameter =
+      "where one is a parameter of the module, write 'NAME train' in a file for --parameters, or export with "
+      "dynamo=True, whose files say what is one";
+  const bool one = tensors_.unread.size() == 1;
+  tell(Severity::kNote, tensors_.unread,
+       text(tensors_.unread.size(), " named tensor", one ? " is" : "s are",
+            " read as no weight of a layer, and not trained"),
+       kIfParameter);
+  tell(Severity::kWarning, tensors_.numbers,
+       "looked up, but tables of single numbers, which are taken for buffers and do not train", kIfParameter);
+  tell(
+      Severity::kNote, tensors_.fixed,
+      "of normalisations whose statistics are added and multiplied like any tensor: taken for buffers, and not trained",
+      kIfParameter);
+  tell(Severity::kNote, tensors_.guessed, "trained because of how they are read",
+       "where one is a buffer of the module, freeze it (--freeze NAME), or export with dynamo=True, whose files say "
+       "what "
+       "is one");
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ struct DecidedTensors {
   std::vector<ir::ParamId> folded;
   /// Tables of single numbers that a file without a signature looks up: taken for buffers, and not trained.
   std::vector<ModelText> numbers;
+  /// Of normalisations with fixed statistics, which a file without a signature adds and multiplies: taken for buffers.
+  std::vector<ModelText> fixed;
+  /// Trained in a file without a signature, though neither a layer's slot nor the name says so.
+  std::vector<ModelText> guessed;
 };
 
 /// Adds notes and warnings on what is lost. Errors, where the context refuses losses, for what trains in another way

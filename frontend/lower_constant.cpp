@@ -172,10 +172,14 @@ Status lower_cast(NodeContext& context) {
   std::optional<ir::DType> to;
   if (context.node().op == "CastLike") to = context.type(1).dtype;
   else to = dtype_of_onnx(static_cast<int>(context.int_attribute("to", 0)));
-  if (!to)
-    return context.problem(Code::kUnsupportedType,
-                           text("casts to ", onnx_type_name(static_cast<int>(context.int_attribute("to", 0)))),
-                           "use a supported type");
+  if (!to) {
+    const auto wanted = static_cast<int>(context.int_attribute("to", 0));
+    const bool means_bfloat16 = onnx_type_name(wanted) == "complex128" && context.lowering().from_torch();
+    return context.problem(Code::kUnsupportedType, text("casts to ", onnx_type_name(wanted)),
+                           means_bfloat16
+                               ? "PyTorch's TorchScript exporter writes this for .bfloat16(): export with dynamo=True"
+                               : "use a supported type");
+  }
   if (*to == context.type(0).dtype) {
     context.bind_alias();
     return Ok{};

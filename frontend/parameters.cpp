@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <functional>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "frontend/lost_by_export.h"
 #include "frontend/mask_values.h"
@@ -187,6 +189,13 @@ bool names_module_state(const std::string& name) {
          name.find_first_not_of("0123456789") != std::string::npos;
 }
 
+/// "layer.0.norm" and "weight".
+std::pair<std::string_view, std::string_view> split_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return {"", name};
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
 class Decider {
  public:
   Decider(ir::Graph& graph, const ParameterContext& context, Diagnostics& notes)
@@ -194,7 +203,14 @@ class Decider {
         context_(context),
         notes_(notes),
         readers_(ir::readers_of_values(graph)),
-        uses_(strongest_uses(graph, made_from_parameters(graph, context))) {}
+        uses_(strongest_uses(graph, made_from_parameters(graph, context))) {
+    for (const ir::ParamId id : graph.param_ids()) {
+      const ir::Param& param = graph.param(id);
+      const auto& [layer, last] = split_name(param.name.raw());
+      if ((last == "running_mean" || last == "running_var") && uses_[param.value].role != Role::kStatistic)
+        fixed_norms_.emplace(layer);
+    }
+  }
 
   std::optional<ParameterDecision> decide(ir::ParamId id);
   /// What it came across beside the decisions.
@@ -202,6 +218,8 @@ class Decider {
 
  private:
   bool holds_numbers(const ir::Param& param, const Use& use) const;
+  bool has_fixed_statistics(const ir::Param& param, ParamOrigin origin) const;
+  bool is_guessed(const ir::Param& param, const Use& use, ParamOrigin origin) const;
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
   bool may_be_state(const ir::Param& param, ParamOrigin origin) const;
   bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
@@ -213,6 +231,7 @@ class Decider {
   Diagnostics& notes_;
   IdMap<ir::ValueId, std::vector<ir::NodeId>> readers_;
   IdMap<ir::ValueId, Use> uses_;
+  std::set<std::string, std::less<>> fixed_norms_;  // layers with statistics that no BatchNormalization reads
   DecidedTensors tensors_;
 };
 
@@ -227,6 +246,9 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else if (!context_.signature.is_parameter.empty() && origin == ParamOrigin::kInitializer &&
              !(use.certain && is_anonymous(param.name.raw()))) {
     decision.reason = "not in the exporter's signature";
+  } else if (has_fixed_statistics(param, origin)) {
+    decision.reason = "of a normalisation with fixed statistics";
+    tensors_.fixed.push_back(param.name);
   } else if (use.role == Role::kConstant) {
     decision.reason = "read by no layer";
   } else if (holds_numbers(param, use)) {
@@ -242,7 +264,20 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else {
     decision.trainable = true;
     decision.reason = text(role_name(use.role), " of ", use.op);
+    if (is_guessed(param, use, origin)) tensors_.guessed.push_back(param.name);
   }
+}
+
+/// A layer that adds and multiplies its running statistics itself never updates them: its scale and shift are buffers
+/// as well (torchvision's and transformers' FrozenBatchNorm2d).
+bool Decider::has_fixed_statistics(const ir::Param& param, ParamOrigin origin) const {
+  return may_be_state(param, origin) && fixed_norms_.contains(split_name(param.name.raw()).first);
+}
+
+/// Neither a slot that has no other meaning nor a customary name says that it trains.
+bool Decider::is_guessed(const ir::Param& param, const Use& use, ParamOrigin origin) const {
+  return !use.certain && may_be_state(param, origin) && !is_parameter_name(param.name.raw()) &&
+         !context_.rules.trains(param.name.raw());
 }
 
 /// torch writes numbers of the code as constants or under names with a slash or colon; an initializer with a plain name

@@ -1,7 +1,7 @@
 # graphpipe_torch: the LibTorch at GRAPHPIPE_LIBTORCH and, where GRAPHPIPE_CUDA is on, the CUDA runtime and NCCL. By their
 # files, since LibTorch's own package insists on a CUDA toolkit where it was built with CUDA. GraphPipe's build, the
 # installed runtime and bundled projects include this one file. Where GRAPHPIPE_CUDA is not set, it becomes what is found.
-# Defines graphpipe_use_fast_linker too.
+# Defines graphpipe_use_fast_linker and graphpipe_add_kernels too.
 
 include("${CMAKE_CURRENT_LIST_DIR}/linker.cmake")
 if(NOT TARGET graphpipe_torch)
@@ -20,8 +20,8 @@ if(NOT TARGET graphpipe_torch)
       HINTS "${GRAPHPIPE_LIBTORCH}/lib" "${graphpipe_nccl}/lib" "${CUDAToolkit_LIBRARY_DIR}")
     find_path(GRAPHPIPE_NCCL_INCLUDE nccl.h HINTS "${graphpipe_nccl}/include" ${CUDAToolkit_INCLUDE_DIRS})
     set(graphpipe_cuda_lacks "")
-    if(NOT CUDAToolkit_FOUND)
-      list(APPEND graphpipe_cuda_lacks "a CUDA toolkit")
+    if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
+      list(APPEND graphpipe_cuda_lacks "a CUDA toolkit with nvcc")
     endif()
     if(NOT GRAPHPIPE_NCCL_LIBRARY OR NOT GRAPHPIPE_NCCL_INCLUDE)
       list(APPEND graphpipe_cuda_lacks "NCCL (nccl.h and libnccl.so)")
@@ -57,3 +57,18 @@ if(NOT TARGET graphpipe_torch)
       "${GRAPHPIPE_NCCL_LIBRARY}" CUDA::cudart)
   endif()
 endif()
+
+# graphpipe_add_kernels(TARGET ROOT FILES...): nvcc compiles kernels, whose includes begin at ROOT, into objects of the target. As a
+# command: CMake's own CUDA language would try nvcc out wherever a project is configured. Without fused multiply-adds, so that
+# what CPU and GPU both compute comes out the same. nvcc's own choice of GPUs carries code that drivers translate for later ones.
+function(graphpipe_add_kernels target root)
+  foreach(file ${ARGN})
+    get_filename_component(name "${file}" NAME)
+    set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.o")
+    add_custom_command(OUTPUT "${object}"
+      COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" -std=c++20 -O2 -fmad=false --expt-relaxed-constexpr
+        -ccbin "${CMAKE_CXX_COMPILER}" -Xcompiler -fPIC "-I${root}" -MD -MF "${object}.d" -c "${file}" -o "${object}"
+      DEPENDS "${file}" DEPFILE "${object}.d" COMMENT "Compiling kernels of ${name}" VERBATIM)
+    target_sources(${target} PRIVATE "${object}")
+  endforeach()
+endfunction()

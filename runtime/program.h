@@ -24,6 +24,7 @@ struct RandomKey {
   uint64_t step = 0;
   uint32_t node = 0;         // id of the forward node
   int64_t first_sample = 0;  // of the item, within the step
+  const int64_t* step_on_device = nullptr;  // StageArguments::step_on_device
 };
 
 /// The arguments of one call of a stage function.
@@ -39,6 +40,8 @@ struct StageArguments {
   int64_t first_sample = 0;
   uint64_t seed = 0;
   uint64_t step = 0;
+  /// Calls that are recorded once and run in many steps read the step here, in the device's memory; null: it is `step`.
+  const int64_t* step_on_device = nullptr;
   /// The forward is repeated for the same item: running statistics must not be updated again.
   bool recompute = false;
   /// The forward leaves the model's outputs in the slot.

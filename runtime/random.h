@@ -1,15 +1,11 @@
 #pragma once
 // Random tensors of generated code. Every number is a function of its key (seed, step, node), its sample and its
 // position within the sample, so micro-batches, replicas, recomputation and the schedule do not change it: a slice of
-// the samples of a result is what the slice alone would have produced.
-//
-// The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): counter
-// (block within the sample, sample), key from (seed, step, node). Four elements share a block.
+// the samples of a result is what the slice alone would have produced. How: random_words.h.
 
 #include <cstdint>
 
 #include "runtime/program.h"
-#include "support/splitmix64.h"
 
 namespace graphpipe::runtime {
 

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -72,6 +73,7 @@ bool is_cause(const Ending& ending) { return ending.signal != 0 || ending.exit_c
 // another one.
 int outcome_code(const std::vector<Ending>& endings) {
   if (interrupted()) return 128 + interrupting_signal();
+  if (std::ranges::any_of(endings, &Ending::was_suspended)) return wire::kExitPeerFailed;
   const Ending* first = nullptr;
   for (const Ending& ending : endings) {
     if (ending.ok() || ending.stopped_by_us) continue;
@@ -84,6 +86,9 @@ int outcome_code(const std::vector<Ending>& endings) {
 
 void report_failures(const std::vector<Ending>& endings) {
   if (interrupted()) return;  // they ended because we asked them to
+  if (std::ranges::any_of(endings, &Ending::was_suspended))
+    std::cerr << "graphpipe: all devices that still ran were suspended (SIGSTOP) for longer than the stall time-out, "
+                 "and were ended\n";
   for (size_t i = 0; i < endings.size(); ++i)
     if (endings[i].signal != 0 && !endings[i].stopped_by_us)
       std::cerr << "graphpipe: device " << i << " was ended by signal "
@@ -125,7 +130,8 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   };
   const bool keeps_state = !options.checkpoint.folder.empty();
   GP_TRY(const std::vector<Ending> endings,
-         run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd));
+         run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd,
+                       options.launch.stall_timeout.value_or(wire::kStallTimeout)));
   steps.end();
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);

@@ -65,7 +65,8 @@ Diagnostic not_generated(const std::string& path, std::string_view what) {
 // Whether CMake reads or compiles a file of this name.
 bool is_source(const fs::path& path) {
   const std::string extension = path.extension().string();
-  return extension == ".cpp" || extension == ".h" || extension == ".cmake" || path.filename() == "CMakeLists.txt";
+  return extension == ".cpp" || extension == ".h" || extension == ".cu" || extension == ".cmake" ||
+         path.filename() == "CMakeLists.txt";
 }
 
 // Sources that the manifest does not list. build/ holds what was built and verify/ what `verify` compares with: neither

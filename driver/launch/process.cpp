@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "support/signal_echo.h"
@@ -54,6 +55,7 @@ struct Child {
   int output = -1;  // read end of its standard output
   std::string pending;
   bool ended = false;
+  bool suspended = false;  // by SIGSTOP, for example
   Clock::time_point ended_at = {};
   Ending ending;
   bool own_group = false;
@@ -125,6 +127,7 @@ Result<Child> start(const Command& command, bool join_errors) {
                .output = output[0],
                .pending = {},
                .ended = false,
+               .suspended = false,
                .ended_at = {},
                .ending = {},
                .own_group = command.own_group};
@@ -151,10 +154,12 @@ void read_lines(Child& child, size_t index, const LineHandler& on_line) {
   close_output(child, index, on_line);
 }
 
-// Whether it has ended just now.
+// Whether it has ended just now. Notes when it is suspended or goes on.
 bool reap(Child& child) {
   int status = 0;
-  if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) return false;
+  if (child.ended || waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != child.pid) return false;
+  child.suspended = WIFSTOPPED(status);
+  if (WIFSTOPPED(status) || WIFCONTINUED(status)) return false;
   child.ended = true;
   child.ended_at = Clock::now();
   if (WIFEXITED(status)) child.ending.exit_code = WEXITSTATUS(status);
@@ -206,8 +211,11 @@ constexpr double kGraceAfterKill = 0.8;
 // Watches running children and decides when the rest must go.
 class Supervisor {
  public:
-  Supervisor(std::vector<Child>& children, double grace_seconds, OnInterrupt on_interrupt)
-      : children_(children), grace_(grace_seconds), on_interrupt_(on_interrupt) {}
+  Supervisor(std::vector<Child>& children, double grace_seconds, OnInterrupt on_interrupt, double suspended_seconds)
+      : children_(children),
+        grace_(grace_seconds),
+        suspended_seconds_(suspended_seconds),
+        on_interrupt_(on_interrupt) {}
 
   void step() {
     for (Child& child : children_) {
@@ -220,6 +228,7 @@ class Supervisor {
     pass_interrupts_on();
     const bool killed = std::ranges::any_of(children_, [](const Child& c) { return c.ending.signal != 0; });
     if (failed && !armed_) arm(killed ? std::min(grace_, kGraceAfterKill) : grace_);
+    end_suspended();
     if (!armed_ || Clock::now() < deadline_) return;
     signal_all(children_, asked_ ? SIGKILL : SIGTERM);
     asked_ = true;
@@ -236,22 +245,34 @@ class Supervisor {
     if (g_interrupts > 1 && on_interrupt_ == OnInterrupt::kKeepState) signal_all(children_, SIGKILL);
   }
 
+  void end_suspended() {
+    const bool all = std::ranges::all_of(children_, [](const Child& c) { return c.ended || c.suspended; });
+    if (!all || std::ranges::all_of(children_, &Child::ended)) last_not_suspended_ = Clock::now();
+    const std::chrono::duration<double> suspended = Clock::now() - last_not_suspended_;
+    if (suspended.count() < suspended_seconds_) return;
+    for (Child& child : children_) child.ending.was_suspended = child.ending.was_suspended || !child.ended;
+    asked_ = true;
+    signal_all(children_, SIGKILL);
+  }
+
   void arm(double seconds) {
     armed_ = true;
     deadline_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
   }
 
   std::vector<Child>& children_;
-  double grace_;
+  double grace_, suspended_seconds_;
   OnInterrupt on_interrupt_;
   size_t ended_ = 0;
   bool passed_on_ = false, armed_ = false, asked_ = false;
   Clock::time_point deadline_;
+  Clock::time_point last_not_suspended_ = Clock::now();  // not all that still run
 };
 
 std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds, const LineHandler& on_line,
-                              OnInterrupt on_interrupt = OnInterrupt::kEnd) {
-  Supervisor supervisor(children, grace_seconds, on_interrupt);
+                              OnInterrupt on_interrupt = OnInterrupt::kEnd,
+                              double suspended_seconds = std::numeric_limits<double>::infinity()) {
+  Supervisor supervisor(children, grace_seconds, on_interrupt, suspended_seconds);
   const auto running = [](const Child& child) { return !child.ended || child.output >= 0; };
   while (std::ranges::any_of(children, running)) {
     poll_outputs(children, on_line);
@@ -269,7 +290,8 @@ std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds
 }  // namespace
 
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
-                                          const LineHandler& on_line, OnInterrupt on_interrupt) {
+                                          const LineHandler& on_line, OnInterrupt on_interrupt,
+                                          double suspended_seconds) {
   std::vector<Child> children;
   for (const Command& command : commands) {
     Result<Child> child = start(command, false);
@@ -282,7 +304,7 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
     }
     children.push_back(std::move(child).value());
   }
-  return supervise(children, grace_seconds, on_line, on_interrupt);
+  return supervise(children, grace_seconds, on_line, on_interrupt, suspended_seconds);
 }
 
 Result<Finished> run_and_collect(const Command& command, const LineHandler& on_line) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +32,8 @@ struct Ending {
   int signal = 0;     // where a signal ended it
   /// It ended after we had asked it to: whatever its code or signal, it is no cause of anything.
   bool stopped_by_us = false;
+  /// We ended it, since all children had been suspended (SIGSTOP) for too long.
+  bool was_suspended = false;
   /// 0 for the first child that ended, and so on.
   size_t order = 0;
   bool ok() const { return exit_code == 0 && signal == 0; }
@@ -49,11 +52,13 @@ enum class OnInterrupt {
 
 /// Runs the children side by side until all have ended. Each gets SIGKILL when this process dies. When one fails, the
 /// others have `grace_seconds`, or less where a signal ended it, to end by themselves; then they are stopped with
-/// SIGTERM and, a second later, SIGKILL. SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1
+/// SIGTERM and, a second later, SIGKILL. Those that have all been suspended for `suspended_seconds`, so that none could
+/// tell, get SIGKILL. SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1
 /// as it is. Standard error of the children is ours. Where a process that a child has started holds its output open,
 /// the output is read for two seconds after the child's end. Errors: kEnvironment where a program cannot be started.
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
-                                          const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd);
+                                          const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
+                                          double suspended_seconds = std::numeric_limits<double>::infinity());
 
 /// Runs one program with its output collected (both streams). Errors: kEnvironment where it cannot be started.
 struct Finished {

@@ -1,6 +1,7 @@
 #include "runtime/executor/recorded_calls.h"
 
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -111,8 +112,9 @@ void RecordedCalls::call(StageFunction function, const StageArguments& arguments
   ++use_.calls;
   if (recorder_ == nullptr) return function(arguments);
   Tables tables(arguments, entry);
+  show_step(arguments.step);
   if (records_) {
-    std::optional<Call> call = record(function, arguments, tables);
+    std::optional<Call> call = record(arguments, function, tables);
     if (call) {
       call->recording->run();
       tables.copy_out(call->outputs);
@@ -126,16 +128,25 @@ void RecordedCalls::call(StageFunction function, const StageArguments& arguments
     return;
   }
   const size_t index = next_++;
-  if (index >= calls_.size() || calls_[index].function != function || !replay(calls_[index], tables))
+  if (index >= calls_.size() || calls_[index].function != function ||
+      calls_[index].first_sample != arguments.first_sample || !replay(calls_[index], tables))
     return function(arguments);
   tables.copy_out(calls_[index].outputs);
   ++use_.graphs;
 }
 
-std::optional<RecordedCalls::Call> RecordedCalls::record(StageFunction function, const StageArguments& arguments,
+void RecordedCalls::show_step(uint64_t step) {
+  const auto number = static_cast<int64_t>(step);
+  if (!step_on_device_.defined()) step_on_device_ = device_.upload(at::full({}, number, at::kLong));
+  else if (step != shown_step_) step_on_device_.fill_(number);
+  shown_step_ = step;
+}
+
+std::optional<RecordedCalls::Call> RecordedCalls::record(StageArguments arguments, StageFunction function,
                                                          Tables& tables) {
   if (size_ >= kMaxRecorded) return std::nullopt;
-  Call call{.function = function};
+  Call call{.function = function, .first_sample = arguments.first_sample};
+  arguments.step_on_device = step_on_device_.const_data_ptr<int64_t>();
   std::vector<Found> before;
   try {
     if (!place_inputs(call, tables)) return std::nullopt;

@@ -7,6 +7,7 @@
 // lie in the recordings' memory. What comes from elsewhere, data, received values, is copied to the place that it had
 // when the call was recorded, and lies there from then on: no call may follow the reduction of its own accumulators,
 // which works on them where it found them. Weights must lie where they lay; if they moved, the function is called.
+// The number of the step, by which random numbers are drawn, is read in the device's memory.
 
 #include <cstddef>
 #include <memory>
@@ -43,6 +44,7 @@ class RecordedCalls {
   };
   struct Call {
     StageFunction function = nullptr;
+    int64_t first_sample = 0;
     std::unique_ptr<Recording> recording;  // null: the function is called
     std::vector<const void*> weights;
     std::vector<Place> inputs;   // all that are defined before the call
@@ -52,7 +54,9 @@ class RecordedCalls {
   class Found;
 
   /// None if the call cannot be recorded: it has not been made then. A recorded one has not been run either.
-  std::optional<Call> record(StageFunction function, const StageArguments& arguments, Tables& tables);
+  std::optional<Call> record(StageArguments arguments, StageFunction function, Tables& tables);
+  /// The recordings that are run from here on are of this step.
+  void show_step(uint64_t step);
   bool place_inputs(Call& call, Tables& tables);
   bool note_outputs(Call& call, const std::vector<Found>& before, Tables& tables);
   static void put_back(const Call& call, const std::vector<Found>& before, Tables& tables);
@@ -67,6 +71,8 @@ class RecordedCalls {
   /// In the step that is recorded: no later call may take the memory of its gradients, which are read when messages of
   /// other ranks arrive, sooner or later.
   std::vector<at::Tensor> claims_;
+  at::Tensor step_on_device_;
+  uint64_t shown_step_ = 0;
   int64_t steps_ = 0, size_ = 0;
   wire::GraphUse use_;
   size_t next_ = 0;

@@ -384,7 +384,7 @@ void Rank::save(Gather& gather) {
   }
   if (!options_.output.save_outputs.empty()) {
     const std::vector<NamedTensor> all = gather.collect_tensors(outputs_.parts());
-    if (program_.device == 0) write_safetensors(options_.output.save_outputs, join_outputs(all));
+    if (program_.device == 0) write_outputs(options_.output.save_outputs, all);
   }
   tell_not_finite(gather, not_finite.value_or(""));
 }

@@ -13,10 +13,10 @@
 
 #include "runtime/error.h"
 #include "runtime/io/stored_samples.h"
-#include "runtime/random.h"
 #include "runtime/step_samples.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
+#include "support/splitmix64.h"
 
 namespace graphpipe::runtime {
 namespace {

@@ -3,8 +3,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/movedim.h>
 
+#include <cstdio>
 #include <map>
+#include <optional>
 
+#include "runtime/executor/check_weights.h"
 #include "runtime/tensors.h"
 
 namespace graphpipe::runtime {
@@ -12,6 +15,14 @@ namespace {
 
 // A part's name is its first sample in this many digits, followed by the output's name.
 constexpr size_t kDigits = 20;
+
+std::vector<NamedTensor> join_outputs(const std::vector<NamedTensor>& parts) {
+  std::map<std::string, std::vector<at::Tensor>> outputs;
+  for (const NamedTensor& part : parts) outputs[part.name.substr(kDigits)].push_back(part.tensor);
+  std::vector<NamedTensor> joined;
+  for (const auto& [name, rows] : outputs) joined.push_back({name, at::cat(rows)});
+  return joined;
+}
 
 }  // namespace
 
@@ -26,12 +37,18 @@ void KeptOutputs::keep(const StageEntry& entry, const std::vector<at::Tensor>& s
   }
 }
 
-std::vector<NamedTensor> join_outputs(const std::vector<NamedTensor>& parts) {
-  std::map<std::string, std::vector<at::Tensor>> outputs;
-  for (const NamedTensor& part : parts) outputs[part.name.substr(kDigits)].push_back(part.tensor);
-  std::vector<NamedTensor> joined;
-  for (const auto& [name, rows] : outputs) joined.push_back({name, at::cat(rows)});
-  return joined;
+void write_outputs(const std::string& path, const std::vector<NamedTensor>& parts) {
+  const std::vector<NamedTensor> joined = join_outputs(parts);
+  if (const std::optional<std::string> found = not_finite_tensor(joined)) {
+    const Diagnostic warning{
+        .code = Code::kCheckFailed,
+        .severity = Severity::kWarning,
+        .origin = ModelText(path),
+        .message = "the outputs are not all finite: " + *found,
+        .hint = "where that is not meant, look at the weights and the data, or compute in a wider type"};
+    std::fprintf(stderr, "%s\n", to_line(warning).c_str());
+  }
+  write_safetensors(path, joined);
 }
 
 }  // namespace graphpipe::runtime

@@ -13,7 +13,7 @@ class KeptOutputs {
   /// Keeps the outputs that an item's forward has left in its slot. `first_sample` counts across all steps.
   void keep(const StageEntry& entry, const std::vector<at::Tensor>& slot, wire::SampleRange item, int64_t first_sample,
             const Device& device);
-  /// The names sort the parts of all ranks into the order that join_outputs needs.
+  /// The names sort the parts of all ranks into the order that write_outputs() needs.
   const std::vector<NamedTensor>& parts() const { return parts_; }
   void clear() { parts_.clear(); }
 
@@ -21,7 +21,8 @@ class KeptOutputs {
   std::vector<NamedTensor> parts_;
 };
 
-/// One tensor per output, samples first and in order. Needs: parts of all ranks, sorted by name.
-std::vector<NamedTensor> join_outputs(const std::vector<NamedTensor>& parts);
+/// Writes one tensor per output, samples first and in order. Warns of the first number that is not finite: a mask may
+/// hold infinities on purpose. Needs: parts of all ranks, sorted by name. Throws RunError.
+void write_outputs(const std::string& path, const std::vector<NamedTensor>& parts);
 
 }  // namespace graphpipe::runtime

@@ -52,7 +52,9 @@ Diagnostic foreign_error(const std::exception& error, const std::string& where) 
   Diagnostic problem{.code = Code::kPeerFailed,
                      .message = where + ": " + Terminal::encode_text(first_line(error.what())).str(),
                      .hint = "check the memory of this host"};
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
+  // CUDA itself may lack memory too, for a kernel's code for example.
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      first_line(error.what()).find("CUDA error: out of memory") != std::string::npos)
     problem.hint = "plan with the bytes that the GPU has free (--memory), or leave graphs out (--no-cuda-graphs)";
   if (!is_index_error(error)) return problem;
   problem.code = Code::kBadData;

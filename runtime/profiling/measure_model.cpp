@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -53,6 +54,14 @@ struct Trial {
   ResolvedProgram resolved;
 };
 
+/// A mark in a recording keeps the kernels on its two sides apart, which overlap without it: what all operators of a
+/// step take without marks, `step_seconds`, is less than the sum of what was marked.
+void scale_to(double step_seconds, double items, std::vector<double>& of_marks) {
+  const double marked = items * std::accumulate(of_marks.begin(), of_marks.end(), 0.0);
+  if (step_seconds <= 0 || step_seconds >= marked) return;
+  for (double& seconds : of_marks) seconds *= step_seconds / marked;
+}
+
 /// Seconds of a step outside its operators, by its number of actions.
 struct Rest {
   double actions = 0, seconds = 0;
@@ -92,6 +101,15 @@ class ModelMeter {
     std::vector<double> rests;
     double mark_seconds = 0;
   };
+  struct Trainer {
+    Trainer(ModelMeter& meter, const Trial& trial)
+        : channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, meter.options_),
+                   meter.device_.copies()),
+          executor(trial.plan, trial.resolved, channels, *meter.data_, meter.device_, meter.states_,
+                   seed_of(*meter.program_.plan, meter.options_), meter.settings_) {}
+    Channels channels;
+    Executor executor;
+  };
   static void make_marks() {
     begin_marks();
     for (int i = 0; i < kMarks; ++i) mark(0);
@@ -100,6 +118,8 @@ class ModelMeter {
   std::optional<double> seconds_of_a_recorded_mark();
   void forget_marks();
   std::optional<Steps> measure_steps(const Trial& trial, int64_t items, bool records);
+  double seconds_of_unmarked_step(const Trial& trial);
+  double update(const Trial& trial);
   void update_seconds(ModelMeasurement& result) const;
 
   const DeviceProgram& program_;
@@ -142,10 +162,8 @@ std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, i
   const std::optional<double> mark_seconds = records ? seconds_of_a_recorded_mark() : seconds_of_a_called_mark();
   if (!mark_seconds) return std::nullopt;
   Steps result{.of_mark = std::vector<std::vector<double>>(marks_.size()), .rests = {}, .mark_seconds = *mark_seconds};
-  Channels channels(trial.plan, 0, trial.resolved.channels, nullptr, stall_seconds(trial.plan, options_),
-                    device_.copies());
-  Executor executor(trial.plan, trial.resolved, channels, *data_, device_, states_, seed_of(*program_.plan, options_),
-                    settings_);
+  Trainer trainer(*this, trial);
+  Executor& executor = trainer.executor;
   if (records) executor.record_calls();
   const Clock::time_point begin = Clock::now();
   for (int64_t step = 0; step < kModelWarmUps + std::max<int64_t>(options_.data.steps, kFewestSteps); ++step) {
@@ -161,12 +179,8 @@ std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, i
       return std::nullopt;
     }
     finish_marks(/*keep=*/recorded);
-    complete_gradients(trial.plan, states_.front(), gradients_of(states_.front(), 0));
-    const Clock::time_point update = Clock::now();
-    states_.front().prepared.clear();
-    step_weights(states_.front(), 0, {}, false);
-    device_.finish();
-    if (step >= kModelWarmUps) updates_.push_back(seconds_since(update));
+    const double update_seconds = update(trial);
+    if (step >= kModelWarmUps) updates_.push_back(update_seconds);
     for (size_t i = 0; i < marks_.size(); ++i) {
       const double seconds = 1e-9 * static_cast<double>(stopwatch.nanoseconds[i]);
       rest -= seconds;
@@ -179,16 +193,48 @@ std::optional<ModelMeter::Steps> ModelMeter::measure_steps(const Trial& trial, i
   return result;
 }
 
+// Returns the seconds of the optimizer's step.
+double ModelMeter::update(const Trial& trial) {
+  complete_gradients(trial.plan, states_.front(), gradients_of(states_.front(), 0));
+  const Clock::time_point begin = Clock::now();
+  states_.front().prepared.clear();
+  step_weights(states_.front(), 0, {}, false);
+  device_.finish();
+  return seconds_since(begin);
+}
+
+// Of steps whose calls are all recorded.
+double ModelMeter::seconds_of_unmarked_step(const Trial& trial) {
+  stopwatch.is_off = true;
+  Trainer trainer(*this, trial);
+  trainer.executor.record_calls();
+  std::vector<double> seconds;
+  for (int64_t step = 0; step < kModelWarmUps + kFewestSteps; ++step) {
+    const Clock::time_point start = Clock::now();
+    trainer.executor.run_step(step);
+    device_.finish();
+    if (step >= kModelWarmUps) seconds.push_back(seconds_since(start));
+    update(trial);
+  }
+  stopwatch.is_off = false;
+  return median(std::move(seconds));
+}
+
 void ModelMeter::run(int64_t samples, ModelMeasurement& result) {
   const int64_t items = std::clamp<int64_t>(program_.plan->batch / samples, 1, kModelItems);
   const Trial trial(program_, samples, items);
   std::optional<Steps> steps;  // as a run goes by default
   if (!device_.is_host() && !options_.launch.no_graphs) steps = measure_steps(trial, items, /*records=*/true);
-  if (!steps) steps = measure_steps(trial, items, /*records=*/false);
-  MarkSeconds& out = result.marks.emplace_back(MarkSeconds{.samples = samples, .seconds = {}});
+  std::optional<double> unmarked;
+  if (steps) unmarked = seconds_of_unmarked_step(trial);
+  else steps = measure_steps(trial, items, /*records=*/false);
+  const double rest = median(std::move(steps->rests));
+  std::vector<double> of_marks;
   for (size_t i = 0; i < marks_.size(); ++i)
-    out.seconds.push_back(std::max(0.0, median(std::move(steps->of_mark[i])) - marks_[i].passes * steps->mark_seconds));
-  rests_.push_back({static_cast<double>(trial.actions.size()), median(std::move(steps->rests))});
+    of_marks.push_back(std::max(0.0, median(std::move(steps->of_mark[i])) - marks_[i].passes * steps->mark_seconds));
+  if (unmarked) scale_to(*unmarked - rest, static_cast<double>(items), of_marks);
+  result.marks.push_back({.samples = samples, .seconds = std::move(of_marks)});
+  rests_.push_back({static_cast<double>(trial.actions.size()), rest});
 }
 
 void ModelMeter::finish(ModelMeasurement& result) const {

@@ -81,7 +81,7 @@ Diagnostics write_results(const PlanTable& plan, const wire::RunOptions& options
   if (!options.output.save_outputs.empty()) {
     std::vector<NamedTensor> parts = outputs.parts();
     std::ranges::sort(parts, {}, &NamedTensor::name);
-    write_safetensors(options.output.save_outputs, join_outputs(parts));
+    write_outputs(options.output.save_outputs, parts);
   }
   for (const auto& [key, state] : interpreter.states()) {
     if (state.replica != 0) continue;  // the others have the same weights

@@ -58,7 +58,7 @@ void Evaluation::write_outputs() const {
     parts = setup_.outputs->parts();
     std::ranges::sort(parts, {}, &NamedTensor::name);
   }
-  const auto write = [&] { write_safetensors(options_.output.save_eval_outputs, join_outputs(parts)); };
+  const auto write = [&] { graphpipe::runtime::write_outputs(options_.output.save_eval_outputs, parts); };
   if (setup_.rank == 0 && setup_.wait) {
     // Writing may take longer than the other ranks would wait for a silent one.
     BackgroundWriter writer;

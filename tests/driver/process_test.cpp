@@ -108,6 +108,25 @@ TEST_CASE("when one child fails the others are stopped") {
   CHECK((*endings)[0].signal != 0);
 }
 
+TEST_CASE("children that are all suspended are ended, since none of them could tell; one that goes on lets them be") {
+  const auto start = std::chrono::steady_clock::now();
+  const Command suspends_itself{.arguments = {"sh", "-c", "kill -STOP $$"}};
+  const auto ended =
+      run_processes({suspends_itself, {.arguments = {"true"}}, suspends_itself}, 1, {}, OnInterrupt::kEnd, 0.2);
+  REQUIRE(ended.ok());
+  CHECK(seconds_since(start) < 10);
+  CHECK((*ended)[0].was_suspended);
+  CHECK((*ended)[0].stopped_by_us);
+  CHECK_FALSE((*ended)[1].was_suspended);
+  CHECK((*ended)[2].was_suspended);
+
+  const Command is_woken{.arguments = {"sh", "-c", "(sleep 0.5; kill -CONT $$) & kill -STOP $$; wait"}};
+  const auto woken = run_processes({is_woken, {.arguments = {"sleep", "1"}}}, 1, {}, OnInterrupt::kEnd, 0.2);
+  REQUIRE(woken.ok());
+  CHECK((*woken)[0].ok());
+  CHECK_FALSE((*woken)[0].was_suspended);
+}
+
 TEST_CASE("a child that we stop is told from one that failed, and who failed first is known") {
   // The second fails because of the third, the first must be stopped.
   const auto endings = run_processes({{.arguments = {"sleep", "60"}},

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/e2e/background_run.h"
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe::tests;
@@ -110,6 +113,31 @@ TEST_CASE("a model whose only output mixes the samples has no file of outputs, a
   const json report =
       json::parse(graphpipe_output({"verify", folder, "--data", data, "--steps", "1", "--quiet", "--json"}));
   CHECK(report["passed"] == true);
+}
+
+TEST_CASE("outputs that are not finite are written, with a warning that names the first") {
+  const Reference reference = read_reference("dlrm");
+  const std::string folder = work_folder("inference_not_finite"), data = folder + ".data", talk = folder + ".talk";
+  graphpipe_output({"compile", reference.folder + "/model.onnx", "--policy", "inference", "--devices", "1", "--batch",
+                    "8", "-o", folder, "--quiet"});
+  std::filesystem::remove_all(data);
+  std::filesystem::copy(reference.folder + "/data", data);
+  const auto warned_of = [&](const std::string& from) {
+    BackgroundRun run({GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "run", folder, "--data", from, "--steps", "1",
+                       "--save-outputs", folder + ".safetensors"},
+                      talk);
+    CHECK(run.wait(60) == 0);
+    return run.talk().find("the outputs are not all finite: 'logit' element [") != std::string::npos;
+  };
+  CHECK_FALSE(warned_of(data));
+  std::string features = read_text(data + "/features.npy");
+  constexpr size_t kHeader = 128;
+  for (size_t at = kHeader; at < features.size(); at += sizeof(float)) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    std::memcpy(features.data() + at, &kInfinity, sizeof kInfinity);
+  }
+  std::ofstream(data + "/features.npy", std::ios::binary) << features;
+  CHECK(warned_of(data));
 }
 
 TEST_CASE("weights of four bits and small floats with scales by block compute what ONNX's reference evaluator does") {

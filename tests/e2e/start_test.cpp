@@ -143,6 +143,18 @@ TEST_CASE("a device that is stopped before the ranks have met does not hold the 
   CHECK_FALSE(has(ended.talk, "was ended by signal"));  // that is the launcher's own doing
 }
 
+TEST_CASE("devices that are all suspended, so that none can tell, do not hold the run") {
+  std::vector<std::string> words = run_words(three_stage_folder(), {});
+  *std::find(words.begin(), words.end(), "600") = "1";
+  BackgroundRun run(words, work_folder("start.talk"));
+  while (run.devices().size() < 3) std::this_thread::yield();
+  for (const pid_t device : run.devices()) kill(device, SIGSTOP);
+  CHECK(run.wait(20) == 6);
+  CAPTURE(run.talk());
+  CHECK(has(run.talk(), "all devices that still ran were suspended (SIGSTOP)"));
+  CHECK_FALSE(has(run.talk(), "was ended by signal"));
+}
+
 namespace {
 
 // The inodes of the sockets that listen for TCP, of all processes.

@@ -53,6 +53,10 @@ TEST_CASE("attributes of quantisation that do not fit are refused") {
 }
 
 TEST_CASE("strings are refused with a cure") {
+  CHECK(reports(import_text("<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"pytorch\">\n"
+                            "g (float[N] x) => (float[N] z) { y = Cast<to = 15>(x) z = Cast<to = 1>(y) }")
+                    .problems(),
+                Code::kUnsupportedType, "writes this for .bfloat16()"));
   CHECK(reports(import_text("g (string[N] x) => (string[N] y) { y = Identity(x) }").problems(), Code::kUnsupportedType,
                 "encode strings as indices"));
 }

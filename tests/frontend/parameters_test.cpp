@@ -296,6 +296,50 @@ TEST_CASE("a table of single numbers that a TorchScript export looks up is no em
   CHECK(decided({9, 4}));
 }
 
+TEST_CASE("a TorchScript export's normalisation with fixed statistics is no layer that trains") {
+  const auto decided = [](const char* mean, const char* producer) {
+    pb::ModelProto model =
+        model_with(text("g (float[N,4] x, float[4] ", mean, ", float[4] scale) => (float[N,4] y) { a = Sub(x, ", mean,
+                        ") b = Mul(a, scale) c = Add(b, ", mean, ") y = Identity(c) }"),
+                   {{mean, {4}}, {"scale", {4}}});
+    const std::map<std::string, std::string> names = {
+        {"scale", "backbone.norm.weight"}, {"mean", "backbone.norm.running_mean"}, {"shift", "backbone.norm.shift"}};
+    for (pb::TensorProto& tensor : *model.mutable_graph()->mutable_initializer())
+      tensor.set_name(names.at(tensor.name()));
+    for (pb::NodeProto& node : *model.mutable_graph()->mutable_node())
+      for (std::string& input : *node.mutable_input())
+        if (names.contains(input)) input = names.at(input);
+    model.mutable_graph()->mutable_input()->DeleteSubrange(1, model.graph().input_size() - 1);
+    model.set_producer_name(producer);
+    return import_bytes(model.SerializeAsString());
+  };
+  const auto fixed = decided("mean", "pytorch");
+  CHECK_FALSE(decisions_of(fixed).at("backbone.norm.running_mean").trainable);
+  CHECK_FALSE(decisions_of(fixed).at("backbone.norm.weight").trainable);
+  CHECK(reports(fixed->notes, Code::kLostByExport, "statistics are added and multiplied"));
+  const auto learned = decided("shift", "pytorch");
+  CHECK(decisions_of(learned).at("backbone.norm.weight").trainable);
+  CHECK_FALSE(reports(learned->notes, Code::kLostByExport, "statistics are added and multiplied"));
+}
+
+TEST_CASE("what a TorchScript export trains by a guess is named, unless its name says that it is a parameter") {
+  const auto imported_with = [](const char* name) {
+    pb::ModelProto model =
+        model_with("g (float[N,4] x, float[1,4] b) => (float[N,4] y) { y = Add(x, b) }", {{"b", {1, 4}}});
+    model.mutable_graph()->mutable_initializer(0)->set_name(name);
+    model.mutable_graph()->mutable_node(0)->set_input(1, name);
+    model.mutable_graph()->mutable_input()->DeleteSubrange(1, model.graph().input_size() - 1);
+    model.set_producer_name("pytorch");
+    const auto imported = import_bytes(model.SerializeAsString());
+    CHECK(decisions_of(imported).at(name).trainable);
+    return imported;
+  };
+  const auto guessed = imported_with("m.final_logits_bias");
+  CHECK(reports(guessed->notes, Code::kLostByExport, "'m.final_logits_bias'"));
+  const auto named = imported_with("m.out.bias");
+  CHECK_FALSE(reports(named->notes, Code::kLostByExport, "'m.out.bias'"));
+}
+
 TEST_CASE("what the signature promises and the file lacks is reported") {
   pb::ModelProto model =
       model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});

@@ -53,6 +53,14 @@ TEST_CASE("seed, step, node and sample each change the numbers") {
   CHECK(!at::equal(base, random_uniform(like({64}), {0, 64}, 0, 1, at_sample(6))));
 }
 
+TEST_CASE("a step on the device takes the place of the step") {
+  const int64_t step = 3;
+  RandomKey other = kKey;
+  other.step = 4;
+  other.step_on_device = &step;
+  CHECK(at::equal(random_uniform(like({64}), {0, 64}, 0, 1, kKey), random_uniform(like({64}), {0, 64}, 0, 1, other)));
+}
+
 TEST_CASE("a tensor without samples is the same for all of them, one that mixes them is not") {
   const SampleLayout same{-1, 0}, mixed{-1, 1};
   CHECK(at::equal(random_uniform(like({9}), same, 0, 1, at_sample(0)), random_uniform(like({9}), same, 0, 1, kKey)));

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/device/device.h"
+#include "runtime/random_fill.h"
 
 using namespace graphpipe;
 using namespace graphpipe::runtime;
@@ -141,7 +142,8 @@ class TapeDevice final : public Device {
   Tape tape_;
 };
 
-// A stage of one weight w that receives x and sends y = w x; dw += sum(x dy), dx = w dy.
+// A stage of one weight w that receives x and sends y = w x + r, where r stands for a random number: it is drawn by the
+// step and the first sample. dw += sum(x dy), dx = w dy.
 enum : int32_t { kReceived, kSaved, kSent, kSentGradient, kReceivedGradient, kSlots };
 bool forward_waits = false;
 
@@ -149,8 +151,10 @@ void forward(const StageArguments& a) {
   calls += tape == nullptr || tape->queued == nullptr ? 1 : 0;
   TORCH_CHECK(!forward_waits || tape == nullptr || tape->queued == nullptr, "cannot wait while it records");
   at::Tensor saved = make(a.samples), sent = make(a.samples);
-  queue([x = Floats(a.slot[kReceived]), w = Floats(a.weights[0]), to = Floats(saved), y = Floats(sent)] {
-    for (int64_t i = 0; i < x.count; ++i) to[i] = x[i], y[i] = w[0] * x[i];
+  queue([x = Floats(a.slot[kReceived]), w = Floats(a.weights[0]), to = Floats(saved), y = Floats(sent),
+         key = RandomKey{.step = a.step, .first_sample = a.first_sample, .step_on_device = a.step_on_device}] {
+    const auto drawn = static_cast<float>(step_of(key)) + 0.125f * static_cast<float>(key.first_sample);
+    for (int64_t i = 0; i < x.count; ++i) to[i] = x[i], y[i] = w[0] * x[i] + drawn;
   });
   a.slot[kSaved] = saved;
   a.slot[kSent] = sent;
@@ -181,6 +185,7 @@ struct Stage {
   std::vector<at::Tensor> weights{at::full({1}, 0.5)};
   std::vector<at::Tensor> sent, received;  // what messages carry, of the last step
   at::Tensor gradient;
+  int64_t first_sample = 0;
   static constexpr int64_t kWidth = 3, kItems = 2;
 
   /// The last call is of another stage of the device. `arrives_early`: another rank's share of the gradient is there
@@ -196,7 +201,9 @@ struct Stage {
                     {.weights = weights.data(),
                      .gradients = item < kItems ? gradients.data() : of_other_stage.data(),
                      .slot = slots[item].data(),
-                     .samples = item < kItems ? width : last_width(width)},
+                     .samples = item < kItems ? width : last_width(width),
+                     .first_sample = first_sample + item * width,
+                     .step = static_cast<uint64_t>(number)},
                     kEntry);
     };
     for (int64_t item = 0; item < kItems; ++item) {
@@ -248,6 +255,7 @@ class Pair {
   }
   /// Functions that the last step called.
   int called() const { return called_; }
+  void start_at(int64_t sample) { stage_.first_sample = plain_.first_sample = sample; }
   void move_weight() { stage_.weights[0] = stage_.weights[0].clone(); }
   void fail_after(int tensors) { device_.fail_after(tensors); }
 
@@ -291,6 +299,15 @@ TEST_CASE("recorded calls: what waits for the device is called, and what follows
     CHECK(pair.step().graphs == kCalls - kForwards);
     CHECK(pair.called() == kForwards);
   }
+}
+
+TEST_CASE("recorded calls: of other samples the functions are called") {
+  const c10::InferenceMode no_autograd;
+  Pair pair;
+  for (int i = 0; i < 3; ++i) pair.step();
+  pair.start_at(100);
+  CHECK(pair.step().graphs == 0);
+  CHECK(pair.called() == kCalls);
 }
 
 TEST_CASE("recorded calls: with weights elsewhere or items of another size the functions are called") {
