@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "frontend/exported_call.h"
 #include "frontend/first_rows.h"
 #include "frontend/lower_selection.h"
+#include "frontend/written_part.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -232,32 +234,66 @@ Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim row
   return spread[0];
 }
 
-/// Whether the places are those of all rows, in order: 0, 1, 2, ... In the form that `x[:, a:b] = y` is exported, whose
-/// first axis is whole.
-bool names_every_row(NodeContext& context) {
-  const ir::Graph& graph = context.lowering().graph();
-  const ir::Shape data = context.type(0).shape, places = context.type(1).shape;
-  if (data.empty() || places != ir::Shape{data[0], Dim::fixed(1)} || context.type(2).shape != data) return false;
-  ir::ValueId value = context.input(1).value;
-  const auto producer = [&] {
-    const ir::NodeId id = value.valid() ? graph.value(value).producer : ir::NodeId();
-    return id.valid() ? &graph.node(id) : nullptr;
-  };
-  while (producer() != nullptr && (producer()->op == "Reshape" || producer()->op == "Unsqueeze"))
-    value = producer()->inputs[0];
-  const ir::Node* const count = producer();
-  return count != nullptr && count->op == "Iota" && graph.value(value).type.shape == ir::Shape{data[0]} &&
-         count->attributes.get_double("start", 0) == 0 && count->attributes.get_double("delta", 1) == 1;
+Result<ir::ValueId> rows_between(NodeContext& context, ir::ValueId value, int64_t axis, int64_t first, int64_t last) {
+  return context.emit_one("Slice", {value},
+                          {{"starts", std::vector<int64_t>{first}},
+                           {"ends", std::vector<int64_t>{last}},
+                           {"axes", std::vector<int64_t>{axis}},
+                           {"steps", std::vector<int64_t>{1}}});
 }
 
-/// ScatterND that replaces every row is what it writes; with multiplication or extrema it becomes ScatterElements on
-/// rows.
+/// The data with the updates in place of a part, axis by axis: what lies before them, they themselves, what lies
+/// behind.
+Result<ir::ValueId> replace_part(NodeContext& context, ir::ValueId data, ir::ValueId updates,
+                                 std::span<const WrittenRows> part) {
+  if (part.empty()) return updates;
+  const auto [axis, first, count] = part.front();
+  const int64_t rows = context.lowering().graph().value(data).type.shape[static_cast<size_t>(axis)].factor;
+  std::vector<ir::ValueId> parts;
+  if (first > 0) {
+    GP_TRY(const ir::ValueId before, rows_between(context, data, axis, 0, first));
+    parts.push_back(before);
+  }
+  ir::ValueId changed = data;
+  if (part.size() > 1) {
+    GP_TRY(changed, rows_between(context, data, axis, first, first + count));
+  }
+  GP_TRY(changed, replace_part(context, changed, updates, part.subspan(1)));
+  parts.push_back(changed);
+  if (first + count < rows) {
+    GP_TRY(const ir::ValueId behind, rows_between(context, data, axis, first + count, rows));
+    parts.push_back(behind);
+  }
+  return context.emit_one("Concat", std::move(parts), {{"axis", axis}});
+}
+
+/// Slices and a Concat, so that samples stay apart: as a ScatterND it would read the number of each sample.
+Result<bool> replaces_part(NodeContext& context) {
+  GP_TRY(const ir::ValueId places, context.value(1));
+  const ir::Shape data_shape = context.type(0).shape;
+  const auto part = written_part(context.lowering().graph(), places, data_shape);
+  if (!part) return false;
+  ir::Shape box = data_shape;
+  for (const WrittenRows& rows : *part) box[static_cast<size_t>(rows.axis)] = Dim::fixed(rows.count);
+  if (context.type(2).shape != box) return false;
+  GP_TRY(const ir::ValueId updates, context.value(2));
+  if (part->empty()) {
+    context.bind(0, updates);
+    return true;
+  }
+  GP_TRY(const ir::ValueId data, context.value(0));
+  GP_TRY(const ir::ValueId replaced, replace_part(context, data, updates, *part));
+  context.bind(0, replaced);
+  return true;
+}
+
+/// ScatterND that replaces a part as a whole is made of slices; with multiplication or extrema it becomes
+/// ScatterElements on rows.
 Status lower_scatter_nd(NodeContext& context) {
   const std::string reduction = context.string_attribute("reduction", "none");
-  if (reduction == "none" && names_every_row(context)) {
-    GP_TRY(const ir::ValueId rows, context.value(2));
-    context.bind(0, rows);
-    return Ok{};
+  if (reduction == "none") {
+    GP_TRY(const bool is_done, replaces_part(context));
+    if (is_done) return Ok{};
   }
   if (reduction != "mul" && reduction != "max" && reduction != "min") return lower_plain(context);
   const ir::Shape data_shape = context.type(0).shape, index_shape = context.type(1).shape;

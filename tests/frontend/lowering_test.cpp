@@ -426,6 +426,52 @@ TEST_CASE(
   CHECK((!shifted.ok() || nodes_of(shifted).find("ScatterND(") != std::string::npos));
 }
 
+TEST_CASE("a ScatterND that replaces a part, as TorchScript writes `x[:, a:b, c:d] = y`, is made of slices") {
+  // The places as that exporter counts them out, those of each sample among them.
+  const auto written = [](const std::string& middle, const std::string& last) {
+    return import_text(
+        "g (float[N,5,4] x, float[N,2,3] u) => (float[N,5,4] z) {\n middle = Constant<value = int64[2,1] " + middle +
+        ">()\n last = Constant<value = int64[3] " + last + R"(>()
+    zero = Constant<value = int64 {0}>()
+    one = Constant<value = int64 {1}>()
+    column = Constant<value = int64[3] {-1, 1, 1}>()
+    all = Constant<value = int64[1] {-1}>()
+    sizes = Shape(x)
+    rows = Gather(sizes, zero)
+    range = Range(zero, rows, one)
+    samples = Reshape(range, column)
+    box = Shape(u)
+    i = Expand(samples, box)
+    j = Expand(middle, box)
+    k = Expand(last, box)
+    i1 = Unsqueeze(i, all)
+    j1 = Unsqueeze(j, all)
+    k1 = Unsqueeze(k, all)
+    at = Concat<axis = -1>(i1, j1, k1)
+    y = ScatterND(x, at, u)
+    z = Exp(y)
+  })");
+  };
+  const auto part = written("{2, 3}", "{0, 1, 2}");
+  REQUIRE(part.ok());
+  CHECK(nodes_of(part) ==
+        "Slice(%0) {axes=[1], ends=[2], starts=[0], steps=[1]} : f32[B,2,4]\n"
+        "Slice(%0) {axes=[1], ends=[4], starts=[2], steps=[1]} : f32[B,2,4]\n"
+        "Slice(%3) {axes=[2], ends=[4], starts=[3], steps=[1]} : f32[B,2,1]\n"
+        "Concat(%1, %4) {axis=2} : f32[B,2,4]\n"
+        "Slice(%0) {axes=[1], ends=[5], starts=[4], steps=[1]} : f32[B,1,4]\n"
+        "Concat(%2, %5, %6) {axis=1} : f32[B,5,4]\n"
+        "Exp(%7) : f32[B,5,4]\n");
+  // Rows with a gap, turned round, out of range, or those of another axis are no part of it.
+  for (const auto& [middle, last] : std::vector<std::pair<std::string, std::string>>{
+           {"{1, 3}", "{0, 1, 2}"}, {"{3, 2}", "{0, 1, 2}"}, {"{2, 3}", "{0, 1, 3}"}, {"{4, 5}", "{0, 1, 2}"}}) {
+    CAPTURE(middle);
+    CAPTURE(last);
+    const auto other = written(middle, last);
+    CHECK((!other.ok() || nodes_of(other).find("ScatterND(") != std::string::npos));
+  }
+}
+
 TEST_CASE("a ScatterND that keeps the larger value is a ScatterElements on numbered rows") {
   const auto imported = import_text(R"(g (float[4,3] table, int64[N,5,1] places, float[N,5,3] x) => (float[4,3] y) {
     y = ScatterND<reduction = "max">(table, places, x)
