@@ -49,7 +49,10 @@ bool tells_more_than_its_node(std::string_view metadata) {
   constexpr std::string_view kTelling[] = {"aten.embedding.default](args = (", "aten.scatter_reduce.two](args = (",
                                            "aten.detach.default](args = (",
                                            "aten.cross_entropy_loss.default](args = ("};
-  return std::ranges::any_of(kTelling, [&](std::string_view call) { return metadata.find(call) != metadata.npos; });
+  // torch.export names the inputs that stand for parameters so.
+  const bool takes_parameters = metadata.find(kTarget) != metadata.npos && metadata.find("%p_") != metadata.npos;
+  return takes_parameters ||
+         std::ranges::any_of(kTelling, [&](std::string_view call) { return metadata.find(call) != metadata.npos; });
 }
 
 }  // namespace graphpipe::frontend

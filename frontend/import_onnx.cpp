@@ -9,6 +9,7 @@
 #include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
 #include "frontend/lowering.h"
+#include "frontend/merged_parameters.h"
 #include "frontend/node_context.h"
 #include "frontend/one_sample.h"
 #include "frontend/padding_rows.h"
@@ -220,6 +221,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                           {.rules = rules,
                                            .signature = signature,
                                            .origins = trimmed.origins,
+                                           .merged = merged_parameters(body, signature),
                                            .from_torch = from_torch,
                                            .refuses_losses = refuses_losses(request.spec),
                                            .model_path = path,

@@ -41,6 +41,7 @@ class Reporter {
   void report_folded(size_t unexplained);
   bool scales_and_shifts() const;
   bool lacks_pair() const;
+  void report_merged();
   void report_parted();
   void report_uncertain();
   bool is_missing(const std::string& name) const {
@@ -62,6 +63,7 @@ void Reporter::report() {
   report_uncertain();
   const size_t lost = report_names();
   report_missing(lost);
+  report_merged();
   if (context_.from_torch && lost > 0) report_parted();
 }
 
@@ -116,6 +118,23 @@ void Reporter::report_missing(size_t lost) {
              " running statistics of the module, this one first, are not in the file: the exporter folded "
              "their BatchNormalization into weights"),
         text(kExportRecipe, "; --accept trains the file without them"));
+}
+
+/// Those that rules tie are one tensor to the user as well.
+void Reporter::report_merged() {
+  std::vector<std::string_view> merged;
+  for (const std::string& name : context_.merged)
+    if (is_missing(name)) merged.push_back(name);
+  if (merged.empty()) return;
+  add(severe(), ModelText(std::string(merged.front())),
+      merged.size() == 1
+          ? "this parameter of the module trains as another's tensor or not at all: the exporter's optimiser has "
+            "merged "
+            "it with one that began with equal values, or has removed it since it began as zeros"
+          : text(merged.size(),
+                 " parameters of the module, this one first, train as another's tensor or not at all: the exporter's "
+                 "optimiser has merged those that began with equal values, and removed those that began as zeros"),
+      text(kExportRecipe, "; --accept trains the file as it is"));
 }
 
 /// An optimiser that folds the weight and the bias of a normalisation into constants leaves two of them, one behind the

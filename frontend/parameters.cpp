@@ -45,7 +45,9 @@ ExportSignature read_signature(const std::map<std::string, std::string>& metadat
       const bool parameter = line.find(": PARAMETER") != std::string::npos;
       if (open == std::string::npos || close < open + 8 || (!parameter && line.find(": BUFFER") == std::string::npos))
         continue;
-      signature.is_parameter[line.substr(open + 8, close - open - 8)] = parameter;
+      std::string name = line.substr(open + 8, close - open - 8);
+      signature.is_parameter[name] = parameter;
+      if (parameter) signature.parameter_of_input[line.substr(0, line.find(':'))] = std::move(name);
     }
   }
   return signature;

@@ -15,6 +15,8 @@ namespace graphpipe::frontend {
 struct ExportSignature {
   /// state_dict name -> whether it is a parameter (else a buffer).
   std::map<std::string, bool> is_parameter;
+  /// The parameter that an input of the exported program stands for: "p_fc_weight" -> "fc.weight".
+  std::map<std::string, std::string> parameter_of_input;
 };
 ExportSignature read_signature(const std::map<std::string, std::string>& metadata);
 
@@ -22,6 +24,8 @@ struct ParameterContext {
   const ParameterRules& rules;
   const ExportSignature& signature;
   const std::map<ir::ParamId, ParamOrigin>& origins;
+  /// merged_parameters() of the file.
+  const std::vector<std::string>& merged;
   /// The file was written by torch.
   bool from_torch = false;
   /// Whether deviations from the module that change what is trained are errors rather than warnings.

@@ -7,6 +7,7 @@
 #include "frontend/parameter_rules.h"
 #include "support/name_pattern.h"
 #include "tests/support/onnx_text.h"
+#include "tests/support/weighted_models.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
@@ -15,34 +16,6 @@ using namespace graphpipe::testing;
 namespace {
 
 namespace pb = graphpipe_onnx;
-
-/// Adds a float initializer of `dims`, all 0.5.
-void add_weight(pb::ModelProto& model, const std::string& name, std::vector<int64_t> dims) {
-  pb::TensorProto& tensor = *model.mutable_graph()->add_initializer();
-  tensor.set_name(name);
-  tensor.set_data_type(pb::TensorProto::FLOAT);
-  int64_t count = 1;
-  for (int64_t dim : dims) {
-    tensor.add_dims(dim);
-    count *= dim;
-  }
-  for (int64_t i = 0; i < count; ++i) tensor.add_float_data(0.5F);
-}
-
-std::map<std::string, ParameterDecision> decisions_of(const Result<Imported>& imported) {
-  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
-  REQUIRE(imported.ok());
-  std::map<std::string, ParameterDecision> result;
-  for (const ParameterDecision& decision : imported->parameters) result[decision.name.raw()] = decision;
-  return result;
-}
-
-/// A model whose initializers are declared as inputs in the text and moved here.
-pb::ModelProto model_with(const std::string& body, const std::map<std::string, std::vector<int64_t>>& weights) {
-  pb::ModelProto model = parse_onnx_text(body);
-  for (const auto& [name, dims] : weights) add_weight(model, name, dims);
-  return model;
-}
 
 const char* const kLayers = R"(g (float[N,4] x, float[4,4] w, float[4] b, float[4] gain, float[4] shift, float c,
                                   float[4] mean) => (float[N,4] y) {
@@ -206,78 +179,6 @@ TEST_CASE("an optimised torch export is reported, never trained in silence") {
   CHECK(reports(imported->notes, Code::kLostByExport, "optimize=False"));
 }
 
-TEST_CASE(
-    "weights and biases of normalisations that are folded into constants are refused, unless the user accepts it") {
-  const auto model = [](const std::string& missing, int folded, bool shifts_first = false) {
-    pb::ModelProto built = model_with(
-        text("g (float[N,4] x, float[4,4] w, float[4] val_1, float", folded == 2 ? "[4]" : "",
-             " val_2) => (float[N,4] y) { a = MatMul(x, w) ",
-             shifts_first ? "b = Add(a, val_2) y = Mul(b, val_1) }" : "b = Mul(a, val_1) y = Add(b, val_2) }"),
-        {{"w", {4, 4}}, {"val_1", {4}}, {"val_2", folded == 2 ? std::vector<int64_t>{4} : std::vector<int64_t>{}}});
-    built.set_producer_name("pytorch");
-    pb::StringStringEntryProto& entry = *built.mutable_graph()->add_metadata_props();
-    entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
-    entry.set_value("w: PARAMETER target='w'\n" + missing);
-    return built.SerializeAsString();
-  };
-  const std::string norm = "a: PARAMETER target='norm.weight'\nb: PARAMETER target='norm.bias'\n";
-  ImportRequest request;
-  request.spec.loss.kind = "mse";
-  const auto refused = import_bytes(model(norm, 2), request);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(reports(refused.problems(), Code::kLostByExport, "normalisations"));
-  // A tied name, layers that are not used and numbers of the code are no normalisation, and constants alone no loss.
-  CHECK(import_bytes(model("h: PARAMETER target='head.weight'\n", 2), request).ok());
-  CHECK(import_bytes(model("h: PARAMETER target='head.weight'\ng: PARAMETER target='tail.weight'\n", 2), request).ok());
-  CHECK(import_bytes(model(norm, 1), request).ok());
-  const auto unsure = import_bytes(model(norm, 2, true), request);
-  REQUIRE(unsure.ok());
-  CHECK(reports(unsure->notes, Code::kLostByExport, "may have folded"));
-  const auto whole = import_bytes(model("", 2), request);
-  REQUIRE(whole.ok());
-  CHECK_FALSE(reports(whole->notes, Code::kLostByExport, "normalisations"));
-  request.spec.accepts_losses = true;
-  const auto accepted = import_bytes(model(norm, 2), request);
-  REQUIRE(accepted.ok());
-  CHECK(reports(accepted->notes, Code::kLostByExport, "normalisations"));
-}
-
-TEST_CASE("a tied table that an optimiser has copied and transposed is refused, unless the user accepts it") {
-  constexpr int64_t kRows = 9, kColumns = 4;
-  // The element of the head that differs from the table's, or none; the values repeat after so many.
-  const auto model = [](int64_t other, int64_t different, bool looks_up = true) {
-    pb::ModelProto built = model_with(
-        looks_up ? "g (int64[N] ids, float[9,4] table, float[4,9] val_7) => (float[N,9] y) { a = Gather(table, ids) "
-                   "y = MatMul(a, val_7) }"
-                 : "g (float[N,9] x, float[9,4] table, float[4,9] val_7) => (float[N,9] y) { a = MatMul(x, table) "
-                   "y = MatMul(a, val_7) }",
-        {{"table", {kRows, kColumns}}, {"val_7", {kColumns, kRows}}});
-    pb::TensorProto *table = nullptr, *head = nullptr;
-    for (pb::TensorProto& tensor : *built.mutable_graph()->mutable_initializer())
-      (tensor.name() == "table" ? table : head) = &tensor;
-    for (int64_t i = 0; i < kRows * kColumns; ++i) {
-      const auto value = static_cast<float>(i % different);
-      const int64_t turned = i % kColumns * kRows + i / kColumns;
-      table->set_float_data(static_cast<int>(i), value);
-      head->set_float_data(static_cast<int>(turned), turned == other ? value + 1 : value);
-    }
-    built.set_producer_name("pytorch");
-    return built.SerializeAsString();
-  };
-  ImportRequest request;
-  request.spec.loss.kind = "mse";
-  const auto refused = import_bytes(model(-1, 36), request);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(reports(refused.problems(), Code::kLostByExport, "transposed values of 'table'"));
-  CHECK(import_bytes(model(20, 36), request).ok());
-  CHECK(import_bytes(model(-1, 2), request).ok());          // as fresh constants are
-  CHECK(import_bytes(model(-1, 36, false), request).ok());  // no table: layers that began alike
-  request.spec.accepts_losses = true;
-  const auto accepted = import_bytes(model(-1, 36), request);
-  REQUIRE(accepted.ok());
-  CHECK(reports(accepted->notes, Code::kLostByExport, "transposed values of 'table'"));
-}
-
 TEST_CASE("a table of single numbers that a TorchScript export looks up is no embedding") {
   const auto decided = [](std::vector<int64_t> dims) {
     pb::ModelProto model = model_with(
@@ -338,34 +239,6 @@ TEST_CASE("what a TorchScript export trains by a guess is named, unless its name
   CHECK(reports(guessed->notes, Code::kLostByExport, "'m.final_logits_bias'"));
   const auto named = imported_with("m.out.bias");
   CHECK_FALSE(reports(named->notes, Code::kLostByExport, "'m.out.bias'"));
-}
-
-TEST_CASE("what the signature promises and the file lacks is reported") {
-  pb::ModelProto model =
-      model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});
-  model.set_producer_name("pytorch");
-  auto& entry = *model.mutable_graph()->add_metadata_props();
-  entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
-  entry.set_value("p: PARAMETER target='fc.weight'\nb: BUFFER target='bn.running_var' persistent=True\n");
-  const auto imported = import_bytes(model.SerializeAsString());
-  CHECK(decisions_of(imported).at("val_7").trainable);
-  CHECK(reports(imported->notes, Code::kLostByExport, "'val_7'"));
-  CHECK(reports(imported->notes, Code::kLostByExport, "'fc.weight'"));
-  CHECK(reports(imported->notes, Code::kLostByExport, "'bn.running_var'"));
-  // A module that ties it has said where it is; the tied name may stand in the file or not.
-  ImportRequest request;
-  request.spec.parameter_rules = ModelText("fc.weight tie\nval_7 tie\nhead.weight tie\n");
-  const auto tied = import_bytes(model.SerializeAsString(), request);
-  REQUIRE(tied.ok());
-  CHECK_FALSE(reports(tied->notes, Code::kLostByExport, "'fc.weight'"));
-  request = {};
-  // To train the file without its BatchNormalization is a decision of the user's.
-  request.spec.loss.kind = "mse";
-  const auto trained = import_bytes(model.SerializeAsString(), request);
-  REQUIRE(!trained.ok());
-  CHECK(reports(trained.problems(), Code::kLostByExport, "--accept"));
-  request.spec.accepts_losses = true;
-  CHECK(import_bytes(model.SerializeAsString(), request).ok());
 }
 
 TEST_CASE("filled tensors in weight slots become parameters") {
