@@ -222,6 +222,7 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                            .signature = signature,
                                            .origins = trimmed.origins,
                                            .merged = merged_parameters(body, signature),
+                                           .copies = merged_copies(body),
                                            .from_torch = from_torch,
                                            .refuses_losses = refuses_losses(request.spec),
                                            .model_path = path,

@@ -122,6 +122,13 @@ void Reporter::report_missing(size_t lost) {
 
 /// Those that rules tie are one tensor to the user as well.
 void Reporter::report_merged() {
+  if (context_.from_torch && !context_.copies.empty())
+    add(severe(), ModelText(context_.copies.front()),
+        text(context_.copies.size(), context_.copies.size() == 1 ? " tensor is" : " tensors, this one first, are",
+             " the transposed weights of several products, which had equal values: the file trains them as one, "
+             "whether the module "
+             "ties them or not"),
+        "export with dynamo=True and optimize=False, or with do_constant_folding=False; --accept trains them as one");
   std::vector<std::string_view> merged;
   for (const std::string& name : context_.merged)
     if (is_missing(name)) merged.push_back(name);

@@ -125,4 +125,17 @@ std::vector<std::string> merged_parameters(const GraphBody& body, const ExportSi
   return Finder(body, signature).run();
 }
 
+std::vector<std::string> merged_copies(const GraphBody& body) {
+  constexpr std::string_view kOfExporter = "onnx::";
+  std::set<std::string_view> held;
+  for (const Tensor& tensor : body.initializers)
+    if (tensor.name.starts_with(kOfExporter) && tensor.dims.size() > 1) held.insert(tensor.name);
+  std::vector<std::string> merged;
+  for (const OnnxNode& node : body.nodes)
+    if (node.op == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && held.contains(node.inputs[0]) &&
+        node.outputs[0].starts_with(kOfExporter) && std::ranges::find(merged, node.inputs[0]) == merged.end())
+      merged.push_back(node.inputs[0]);
+  return merged;
+}
+
 }  // namespace graphpipe::frontend

@@ -14,4 +14,8 @@ namespace graphpipe::frontend {
 /// Their names, each once, in the order of the nodes. Empty where the file says of no call which parameters it takes.
 std::vector<std::string> merged_parameters(const GraphBody& body, const ExportSignature& signature);
 
+/// Initializers with names of TorchScript's exporter for which it has put further ones that had equal values:
+/// transposed weights, of which nothing says whether the module ties them.
+std::vector<std::string> merged_copies(const GraphBody& body);
+
 }  // namespace graphpipe::frontend

@@ -24,8 +24,8 @@ struct ParameterContext {
   const ParameterRules& rules;
   const ExportSignature& signature;
   const std::map<ir::ParamId, ParamOrigin>& origins;
-  /// merged_parameters() of the file.
-  const std::vector<std::string>& merged;
+  /// merged_parameters() and merged_copies() of the file.
+  const std::vector<std::string>&merged, &copies;
   /// The file was written by torch.
   bool from_torch = false;
   /// Whether deviations from the module that change what is trained are errors rather than warnings.

@@ -150,8 +150,10 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
     if fill is not None and smaller and found[0] == declared.shape[0] and fits and view.c_contiguous:
         return _padded(view, _element(name, declared.type, fill), declared.shape)
     if found != declared.shape or not fits:
+        fewer = fits and found[1:] == declared.shape[1:] and 0 < len(found) and found[0] < declared.shape[0]
         raise FeedError(f"the batch has {kind}{list(found)} for {name!r}; the run takes "
-                        f"{declared.type}{list(declared.shape)}")
+                        f"{declared.type}{list(declared.shape)}" +
+                        (": leave out the last batch where it is smaller, as DataLoader(drop_last=True) does" if fewer else ""))
     if not view.c_contiguous:
         raise FeedError(f"the array for {name!r} is not contiguous in C order")
     return view.cast("B") if size > 1 or view.ndim != 1 or kind != "B" else view

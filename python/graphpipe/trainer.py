@@ -34,7 +34,8 @@ class Trainer:
     """Trains `program`; `flags` are those of `graphpipe run` that say how: lr=1e-3, weight_decay=0.1, clip_norm=1.0,
     lr_schedule="cosine:1000", checkpoint="folder", checkpoint_every=100...
 
-    `names` are those of a tuple's or list's items, for loaders that do not give dicts."""
+    `names` are those of a tuple's or list's items, for loaders that do not give dicts; of dicts they leave out what the
+    program does not take."""
 
     def __init__(self, program: Union[Program, PathLike], *, names: Optional[Sequence[str]] = None, **flags: Flag) -> None:
         self.program = program if isinstance(program, Program) else Program(program)
@@ -198,7 +199,10 @@ def _arrays(item: Any, names: Optional[list[str]], inputs: Mapping[str, Any]) ->
         if len(items) != len(keys):
             raise FeedError(f"a batch has {len(items)} parts, expected {len(keys)}: {keys}")
         item = dict(zip(keys, items))
-    return {name: _array(name, value) for name, value in item.items() if name in inputs or names is None}
+    beyond = [name for name in item if name not in inputs]
+    if beyond and names is None:
+        raise FeedError(f"a batch has {beyond} beyond what the program takes: Trainer(names={list(inputs)}) leaves such out")
+    return {name: _array(name, value) for name, value in item.items() if name in inputs}
 
 
 def _array(name: str, value: Any) -> Any:

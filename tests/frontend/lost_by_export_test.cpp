@@ -148,6 +148,35 @@ TEST_CASE("parameters that an optimiser has merged or removed, since they began 
   CHECK(imported_with("n0", "val_8", true, false, "n1 tie n0\n").ok());
 }
 
+TEST_CASE("transposed weights that TorchScript has merged, since they had equal values, are refused") {
+  const auto imported_with = [](const std::string& copy, bool accepts) {
+    pb::ModelProto model = model_with(
+        "g (float[N,4] x, float[4,4] w) => (float[N,4] y) { a = MatMul(x, w) b = Relu(a) c = Identity(w) y = MatMul(b, "
+        "c) }",
+        {{"w", {4, 4}}});
+    const auto rename = [&](const std::string& from, const std::string& to) {
+      for (pb::NodeProto& node : *model.mutable_graph()->mutable_node()) {
+        std::ranges::replace(*node.mutable_input(), from, to);
+        std::ranges::replace(*node.mutable_output(), from, to);
+      }
+    };
+    rename("w", "onnx::MatMul_9");
+    rename("c", copy);
+    model.mutable_graph()->mutable_initializer(0)->set_name("onnx::MatMul_9");
+    while (model.graph().input_size() > 1) model.mutable_graph()->mutable_input()->RemoveLast();
+    model.set_producer_name("pytorch");
+    ImportRequest request;
+    request.spec.loss.kind = "mse";
+    request.spec.accepts_losses = accepts;
+    return import_bytes(model.SerializeAsString(), request);
+  };
+  const auto refused = imported_with("onnx::MatMul_12", false);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "whether the module ties them or not"));
+  CHECK(imported_with("onnx::MatMul_12", true).ok());
+  CHECK(imported_with("/layer/Identity_output_0", false).ok());  // a copy that the module makes
+}
+
 TEST_CASE("what the signature promises and the file lacks is reported") {
   pb::ModelProto model =
       model_with("g (float[N,4] x, float[4,4] val_7) => (float[N,4] y) { y = MatMul(x, val_7) }", {{"val_7", {4, 4}}});

@@ -258,6 +258,18 @@ class Training(unittest.TestCase):
         with self.assertRaisesRegex(graphpipe.FeedError, "a list for"):
             graphpipe.Trainer(self.program).fit([{**self.batches(1)[0], next(iter(self.batches(1)[0])): [1, 2]}])
 
+    def test_what_a_batch_has_too_much_or_too_little_of_is_named_with_the_cure(self):
+        batches = self.batches(1)
+        more = [{**batches[0], "mask": batches[0][next(iter(batches[0]))]}]
+        with self.assertRaisesRegex(graphpipe.FeedError, "'mask'.* beyond what the program takes: Trainer\\(names="):
+            graphpipe.Trainer(self.program).fit(more)
+        run = graphpipe.Trainer(self.program, names=list(batches[0])).fit(more)
+        self.assertEqual(run.losses, graphpipe.Trainer(self.program).fit(batches).losses)
+        half = {name: view.cast("B")[:view.nbytes // 2].cast(view.format, [view.shape[0] // 2, *view.shape[1:]])
+                for name, view in batches[0].items()}
+        with self.assertRaisesRegex(graphpipe.FeedError, r"drop_last=True"):
+            graphpipe.Trainer(self.program).fit([*batches, half])
+
     def test_a_loader_may_take_its_time(self):
         """Longer than ranks wait for each other without a word."""
         def slow():
