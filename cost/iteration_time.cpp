@@ -75,11 +75,18 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   // With too few samples in flight, the bottleneck slows down to the period that they sustain.
   const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   IterationTime longest;
+  StageId busiest;
+  double busiest_seconds = 0;
   for (StageId stage : graph.stage_ids()) {
     double steady = 0;
     for (ir::DeviceId device : graph.stages[stage].choice.devices) steady = std::max(steady, load[device]);
+    steady *= std::max(slowdown, 1.0);
+    if (!busiest.valid() || steady > busiest_seconds) {
+      busiest = stage;
+      busiest_seconds = steady;
+    }
     IterationTime time{.warm_up = paths[stage].head,
-                       .steady = steady * std::max(slowdown, 1.0),
+                       .steady = steady,
                        .drain = paths[stage].tail,
                        .reduce = with_reduction[stage].tail - paths[stage].tail,
                        .limiting = stage,
@@ -87,6 +94,8 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
                        .slowed_by_memory = slowdown > 1 + 1e-6};
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
   }
+  longest.busiest = busiest;
+  longest.busiest_seconds = busiest_seconds;
   return longest;
 }
 

@@ -20,8 +20,11 @@ struct IterationTime {
   double steady = 0;   // its items
   double drain = 0;    // until all are done
   double reduce = 0;   // gradients of replicas and of weights that several stages share, not hidden by the drain
-  /// The stage that limits the step.
+  /// The stage that the longest path goes through, of which all of the above are.
   ir::StageId limiting;
+  /// A stage of the device that works longest, and how long that is. The longest path may go through another stage.
+  ir::StageId busiest;
+  double busiest_seconds = 0;
   /// Whether the plan fits the devices' memory (cost::in_flight).
   bool fits = true;
   /// Memory holds fewer samples in flight than the slowest stage could keep up with.

@@ -161,24 +161,24 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double s
   }
   const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   if (slowdown > kNoticeable) {
-    const double share = time.steady * (1 - 1 / slowdown) / total;
-    return {LimitKind::kMemory, stage, share,
+    const double share = time.busiest_seconds * (1 - 1 / slowdown) / total;
+    return {LimitKind::kMemory, time.busiest, share,
             text("memory, ", percent(share), " % of the step; too few samples fit in flight to keep ",
-                 stage_words(graph, stage), " busy: ", mebibytes(lacking_for_full_speed(graph, cluster, costs)),
+                 stage_words(graph, time.busiest), " busy: ", mebibytes(lacking_for_full_speed(graph, cluster, costs)),
                  " more on the fullest device, or recomputing, would lift it")};
   }
   const double ends = time.warm_up + time.drain;
-  if (ends > time.steady && ends >= time.reduce)
+  if (ends > time.busiest_seconds && ends >= time.reduce)
     return {LimitKind::kWarmUpAndDrain, stage, ends / total,
             text("warm-up and drain, ", percent(ends / total), " % of the step; ", stage_words(graph, stage), " runs ",
                  micro_batch_count(graph, stage),
                  micro_batch_count(graph, stage) == 1 ? " micro-batch: " : " micro-batches: ",
                  more_micro_batches(graph, stage), ", or fewer stages one after the other, would lift it")};
-  if (time.reduce > time.steady)
+  if (time.reduce > time.busiest_seconds)
     return {LimitKind::kReduction, stage, time.reduce / total,
             text("summing gradients over copies, ", percent(time.reduce / total),
                  " % of the step: a larger batch, fewer replicas or a faster link would lift it")};
-  return steady_limit(graph, cluster, costs, stage, time.steady / total);
+  return steady_limit(graph, cluster, costs, time.busiest, time.busiest_seconds / total);
 }
 
 }  // namespace graphpipe::cost

@@ -132,11 +132,11 @@ Options GivenPlan::completed(Options options) const {
   if (!plan_) return options;
   const auto is_free = [&](const char* flag) { return !options.given.contains(flag); };
   if (is_free("--batch")) options.training.batch = plan_->batch.count;
-  if (is_free("--optimizer")) options.training.optimizer = plan_->spec.optimizer;
   if (is_free("--seed")) options.training.seed = plan_->seed;
   if (is_free("--threads")) options.training.threads = plan_->threads;
   // An order that was written by hand has no policy to order the stages anew.
   if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != kOwnOrder) options.plan.policy = plan_->policy;
+  take_model_flags(plan_->spec, options);
   const bool is_its_policy = options.plan.policy == plan_->policy;
   if (is_free("--drain-every") && is_its_policy && plan_->drain_every > 1 && !plan_->schedule)
     options.plan.order.drain_every = plan_->drain_every;

@@ -35,8 +35,8 @@ class GivenPlan {
   static Result<GivenPlan> read(const Options& options);
 
   explicit operator bool() const { return plan_.has_value(); }
-  /// The options with what the file says of batch, policy, optimizer, seed, threads, batches between drains and
-  /// profile, where no flag does.
+  /// The options with what the file says of batch, policy, seed, threads, batches between drains, profile and how the
+  /// model is read and trained (take_model_flags), where no flag does.
   Options completed(Options options) const;
   /// Its machines, which no flag names; null where one does, or the file has none.
   const ir::Cluster* machines(const Options& options) const;

@@ -97,6 +97,29 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
   return spec;
 }
 
+void take_model_flags(const ir::ModelSpec& of_plan, Options& options) {
+  const auto is_free = [&](const char* flag) { return !options.given.contains(flag); };
+  ModelOptions& model = options.model;
+  TrainingOptions& training = options.training;
+  if (is_free("--loss") && !of_plan.loss.kind.empty()) training.loss = passes::print_loss(of_plan.loss);
+  if (is_free("--optimizer")) training.optimizer = of_plan.optimizer;
+  if (is_free("--contrastive")) training.contrastive = ir::sample_scope_name(of_plan.contrastive);
+  if (is_free("--precision")) training.precision = ir::precision_name(of_plan.precision);
+  if (is_free("--dropout") && of_plan.dropout) model.dropout = "on";
+  // The usual mode is not asked of a model without BatchNorm.
+  const ir::BatchNormMode usual =
+      runs_forwards_only(options.plan.policy) ? ir::BatchNormMode::kEval : ir::BatchNormMode::kTrain;
+  if (is_free("--batchnorm") && of_plan.batch_norm != usual) model.batchnorm = ir::batch_norm_name(of_plan.batch_norm);
+  if (is_free("--bind"))
+    for (const ir::SymbolBinding& binding : of_plan.bindings)
+      model.bindings.push_back(binding.symbol.raw() + "=" +
+                               (binding.size == 0 ? std::string("batch") : std::to_string(binding.size)));
+  model.one_sample = model.one_sample || of_plan.one_sample;
+  model.accepts_losses = model.accepts_losses || of_plan.accepts_losses;
+  if (is_free("--freeze"))
+    for (const ModelText& pattern : of_plan.freeze) model.freeze.push_back(pattern.raw());
+}
+
 Diagnostic other_option(std::string_view flag, const std::string& of_plan, const std::string& now) {
   return {.code = Code::kBadPlan,
           .origin = ModelText(std::string(flag)),

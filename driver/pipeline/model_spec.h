@@ -14,6 +14,10 @@ bool runs_forwards_only(const std::string& policy);
 /// nothing. Errors: kUsage for a loss or a binding that is none; kUnreadableFile for --parameters.
 Result<ir::ModelSpec> model_spec(const Options& options);
 
+/// Puts what a plan was made with into the options that no flag has set, but for --parameters, of which the plan holds
+/// the text and not the file.
+void take_model_flags(const ir::ModelSpec& of_plan, Options& options);
+
 /// One error (kBadPlan) for each flag by which two specs of one model differ: a plan that was made with one of them
 /// numbers other nodes than one that was made with the other.
 Diagnostics spec_differences(const ir::ModelSpec& of_plan, const ir::ModelSpec& now);

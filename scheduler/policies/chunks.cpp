@@ -23,7 +23,8 @@ bool is_chain(const StageGraph& graph) {
 
 Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_view policy) {
   if (graph.stages.empty() || !is_chain(graph))
-    return refused(policy, "the stages are not a chain", "use kfkb or zb-1p, which take any stage graph");
+    return refused(policy, "the stages are not a chain",
+                   "plan with --execute chain, or use kfkb or zb-1p, which take any stage graph");
   for (const ir::Stage& stage : graph.stages) {
     if (stage.choice.devices.size() != 1 || !stage.has_backward)
       return refused(policy, "a stage has replicas or no backward", "give every stage one device and a backward");

@@ -58,7 +58,9 @@ struct Directions {
 
 Result<Directions> directions_of(const StageGraph& graph, std::string_view policy) {
   const size_t ranks = graph.stages.size();
-  if (!is_chain(graph)) return refused(policy, "the stages are not a chain", "use kfkb or zb-1p, which take any graph");
+  if (!is_chain(graph))
+    return refused(policy, "the stages are not a chain",
+                   "plan with --execute chain, or use kfkb or zb-1p, which take any graph");
   if (ranks % 2 != 0) return refused(policy, text(ranks, " stages"), "use an even number of stages");
   Directions result{.ranks = static_cast<int64_t>(ranks), .micro_batches = 0, .devices = {}};
   for (const ir::Stage& stage : graph.stages) {

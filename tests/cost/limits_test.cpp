@@ -50,6 +50,18 @@ TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why 
   CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind == LimitKind::kMixing);
 }
 
+TEST_CASE("the stage whose device works longest is named, also where the longest path goes through another") {
+  const ir::PlanGraph graph = tests::plan_graph({{}, {0}}, {{.seconds = 2}, {.seconds = 1.2}}, Samples(2));
+  const ir::StageGraph plan = stages_of(graph, Samples(1));
+  const ir::Cluster cluster = ir::equal_devices(2);
+  CHECK(iteration_time(plan, cluster).limiting == StageId(1u));  // 2 before and after it, and two items of 1.2
+  const Limit limit = limit_at_its_own_speed(plan, cluster);
+  CHECK(limit.kind == LimitKind::kWork);
+  CHECK(limit.stage == StageId(0u));
+  CHECK(limit.share == doctest::Approx(4 / 4.4).epsilon(0.01));
+  CHECK(limit.sentence.find("stage 0 (device 0), 91 % of the step; it has 1.25 times the mean") != std::string::npos);
+}
+
 TEST_CASE("of stages that share the busiest device the heaviest is named") {
   ir::PlanGraph graph =
       tests::plan_graph({{}, {}, {0, 1}}, {{.seconds = 5}, {.seconds = 4}, {.seconds = 0.1}}, Samples(8));

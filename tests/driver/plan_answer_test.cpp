@@ -330,6 +330,31 @@ TEST_CASE("a plan file says what no flag says, and its schedule may be made anew
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("what a plan was made with need not be said again") {
+  const auto folder = std::filesystem::temp_directory_path() / text("graphpipe_said_", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "plan.json").string(), again = (folder / "again.json").string();
+  const auto spec_of = [](const std::string& path) {
+    std::ifstream in(path);
+    nlohmann::json plan = nlohmann::json::parse(in);
+    plan.erase("planner");
+    plan.erase("search");
+    return plan;
+  };
+  REQUIRE(ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--precision", "bf16", "--optimizer", "adamw",
+                            "--freeze", "*.bias", "-o", file}))
+              .code == 0);
+  const Answer anew = ask({"plan", model("gpt2_like"), "--plan", file, "--json", "-q", "-o", again});
+  CAPTURE(anew.err);
+  REQUIRE(anew.code == 0);
+  CHECK(spec_of(again) == spec_of(file));
+  // What is said must still be what the plan was made with.
+  const Answer other = ask({"plan", model("gpt2_like"), "--plan", file, "--precision", "fp16", "-q"});
+  CHECK(other.code == 3);
+  CHECK(holds(other.err, "the plan was made with 'bf16'"));
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("memory and bandwidth are those of the flags, in new plans and in plans of a file") {
   const std::string plan =
       (std::filesystem::temp_directory_path() / graphpipe::text("graphpipe-flags-", getpid(), ".plan.json")).string();
