@@ -239,8 +239,13 @@ std::string contender_table(const std::vector<Contender>& contenders) {
       failures += contender.planner + ", " + contender.policy + ": " + to_line(contender.problems.front()) + "\n";
       continue;
     }
-    std::string remark = contender.fits ? "" : "does not fit";
-    if (!contender.complete) remark += remark.empty() ? "ended early" : ", ended early";
+    std::string remark;
+    const auto remark_on = [&](bool holds, std::string_view words) {
+      if (holds) remark += (remark.empty() ? "" : ", ") + std::string(words);
+    };
+    remark_on(!contender.fits, "does not fit");
+    remark_on(!contender.complete, "ended early");
+    remark_on(contender.steady > 0, "asynchronous");  // it trains other weights than the others
     rows.push_back({is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy,
                     step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
                     std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),

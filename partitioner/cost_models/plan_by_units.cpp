@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "cost/lower_bound.h"
 #include "partitioner/batch_stages.h"
@@ -51,7 +52,9 @@ class SizeSweep {
       if (is_promising(*size)) plan_at(*size);
       if (deadline_.passed()) break;
     }
-    GP_TRY(PlanAnswer answer, candidates_.answer(!deadline_.passed(), watch_.seconds()));
+    Result<PlanAnswer> found = candidates_.answer(!deadline_.passed(), watch_.seconds());
+    if (!found.ok() && !other_counts_.empty()) return no_such_count();
+    GP_TRY(PlanAnswer answer, std::move(found));
     for (PlanCandidate& candidate : answer.candidates) candidate.own = own_terms_of(candidate.assignment);
     return answer;
   }
@@ -64,6 +67,15 @@ class SizeSweep {
           choice.micro_batch < graph_.batch && terms != own_terms_.end())
         return terms->second;
     return own_terms_.rbegin()->second;
+  }
+
+  /// These searches know no number of stages: of each micro-batch size they find the plan that is best by their terms.
+  Diagnostic no_such_count() const {
+    std::string counts;
+    for (const size_t count : other_counts_) counts += text(counts.empty() ? "" : ", ", count);
+    return {.code = Code::kNoFeasiblePlan,
+            .message = text("the planner ", entry_.name, " decides the number of stages itself, here ", counts),
+            .hint = "leave --stages out, or use a planner of our own, such as graphpipe"};
   }
 
   bool may_replicate() const {
@@ -106,7 +118,10 @@ class SizeSweep {
   }
 
   void offer(const UnitAnswer& answer, const ir::PlanGraph& unit, Samples micro_batch) {
-    if (request_.stages && *request_.stages != std::ssize(answer.plan.choice)) return;
+    if (request_.stages && *request_.stages != std::ssize(answer.plan.choice)) {
+      other_counts_.insert(answer.plan.choice.size());
+      return;
+    }
     const int64_t items = (graph_.batch.count + micro_batch.count - 1) / micro_batch.count;
     ir::Assignment assignment = with_stages_recomputing(unit, answer.plan);
     for (ir::StageChoice& choice : assignment.choice) {
@@ -116,7 +131,10 @@ class SizeSweep {
       else if (replicas > micro_batch.count) return;
     }
     separate_batch_nodes(graph_, assignment);
-    if (request_.stages && *request_.stages != static_cast<int>(assignment.choice.size())) return;
+    if (request_.stages && *request_.stages != static_cast<int>(assignment.choice.size())) {
+      other_counts_.insert(assignment.choice.size());
+      return;
+    }
     candidates_.add(expand(small_, request_.graph->nodes.size(), assignment));
     own_terms_[micro_batch] = {
         .objective = answer.objective, .bound = answer.bound, .gap = answer.gap(), .unit = answer.unit};
@@ -129,6 +147,7 @@ class SizeSweep {
   Candidates candidates_;
   /// Per micro-batch size, of which each offers one plan.
   std::map<Samples, OwnTerms> own_terms_;
+  std::set<size_t> other_counts_;  // stages of plans that have not as many as were asked for
   Deadline deadline_;
   const Stopwatch watch_;
 };

@@ -37,7 +37,8 @@ Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_
   const size_t ranks = devices.size(), stages = graph.stages.size();
   if (stages % ranks != 0 || (shape == ChunkShape::kV && stages != 2 * ranks))
     return refused(policy, text(stages, " stages do not divide over ", ranks, " devices"),
-                   shape == ChunkShape::kV ? "use two stages per device" : "use as many stages on every device");
+                   shape == ChunkShape::kV ? text("use two stages per device, here ", 2 * ranks)
+                                           : std::string("use as many stages on every device"));
   Chunks chunks{.ranks = static_cast<int>(ranks),
                 .chunks = static_cast<int>(stages / ranks),
                 .micro_batches = micro_batch_count(graph, StageId(size_t{0})),

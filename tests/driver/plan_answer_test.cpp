@@ -330,6 +330,22 @@ TEST_CASE("a plan file says what no flag says, and its schedule may be made anew
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("a planner that decides the number of stages says which, and compare marks what trains asynchronously") {
+  const Answer refused =
+      ask(gpt2("plan", {"--planner", "dapple", "--cluster", "default", "--devices", "4", "--stages", "3"}));
+  CHECK(refused.code == 4);
+  CHECK(holds(refused.err, "the planner dapple decides the number of stages itself, here "));
+  const Answer compared =
+      ask({"compare", model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default", "--devices",
+           "2", "--stages", "2", "--planners", "sequential", "--policies", "kfkb,2bw", "-q"});
+  std::istringstream lines(compared.out);
+  std::map<std::string, bool> marked;
+  for (std::string line; std::getline(lines, line);)
+    for (const char* policy : {"kfkb", "2bw"})
+      if (holds(line, policy)) marked[policy] = holds(line, "asynchronous");
+  CHECK(marked == std::map<std::string, bool>{{"2bw", true}, {"kfkb", false}});
+}
+
 TEST_CASE("what a plan was made with need not be said again") {
   const auto folder = std::filesystem::temp_directory_path() / text("graphpipe_said_", getpid());
   std::filesystem::create_directories(folder);
