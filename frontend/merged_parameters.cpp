@@ -1,6 +1,7 @@
 #include "frontend/merged_parameters.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,10 +15,10 @@ namespace {
 
 /// A call of the module, of which the file may have several nodes.
 struct Call {
-  std::vector<std::string> parameters;
-  std::set<std::string> tensors;  // that its nodes read
-  /// The parameter that is its bias.
-  std::string bias;
+  std::set<std::string> parameters, tensors;  // that it takes, and that its nodes read
+  std::string bias;                           // the parameter that is its bias
+  bool adds_bias = false;
+  std::vector<std::string> missing;  // of its parameters: those without a tensor of their name
 };
 
 /// Which argument of a call is the bias of its product.
@@ -27,27 +28,27 @@ std::optional<size_t> bias_argument(std::string_view target) {
   return is_product ? std::optional<size_t>(2) : std::nullopt;
 }
 
+bool is_product(const OnnxNode& node) {
+  return node.op == "MatMul" || node.op == "Gemm" || node.op == "Conv" || node.op == "ConvTranspose";
+}
+
 class Finder {
  public:
   Finder(const GraphBody& body, const ExportSignature& signature) : signature_(signature) {
     for (const Tensor& tensor : body.initializers) {
       const bool is_scalar = std::ranges::all_of(tensor.dims, [](int64_t dim) { return dim == 1; });
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
-      if (!dtype || !ir::is_floating(*dtype) || is_scalar) continue;
-      held_.insert(tensor.name);
-      // Only weights of products lose their names, transposed.
-      if (is_anonymous(tensor.name) && tensor.dims.size() > 1) nameless_.insert(tensor.name);
+      if (dtype && ir::is_floating(*dtype) && !is_scalar) held_.insert(tensor.name);
     }
     for (const OnnxNode& node : body.nodes) read(node);
+    for (Call* call : order_)
+      std::ranges::copy_if(call->parameters, std::back_inserter(call->missing),
+                           [&](const std::string& name) { return !held_.contains(name); });
+    find_shared();
   }
 
   std::vector<std::string> run() {
-    for (const std::string* text : order_) {
-      const Call& call = calls_.at(*text);
-      if (reads_of_another(call) || shares_anonymous(call))
-        for (const std::string& name : call.parameters) report(name);
-      else if (!call.bias.empty() && call.tensors.size() < call.parameters.size()) report(call.bias);
-    }
+    for (const Call* call : order_) examine(*call);
     return std::move(found_);
   }
 
@@ -62,59 +63,69 @@ class Finder {
   void read(const OnnxNode& node) {
     const std::optional<ExportedCall> exported = parse_exported_call(node.exported_from);
     if (!exported) return;
+    // One that was folded into the product before it is reported with its statistics (report_missing()).
+    if (exported->target.find("batch_norm") != exported->target.npos && node.op != "BatchNormalization") return;
     const auto [at, is_new] = calls_.try_emplace(node.exported_from);
     Call& call = at->second;
     if (is_new) {
-      order_.push_back(&at->first);
+      order_.push_back(&call);
       for (const std::string& argument : exported->arguments)
-        if (std::string name = parameter_of(argument); !name.empty()) call.parameters.push_back(std::move(name));
+        if (std::string name = parameter_of(argument); !name.empty()) call.parameters.insert(std::move(name));
       if (const auto bias = bias_argument(exported->target)) call.bias = parameter_of(exported->argument(*bias));
     }
-    // One that was folded into the product before it is reported with its statistics (report_missing()).
-    if (exported->target.find("batch_norm") != exported->target.npos && node.op != "BatchNormalization") return;
-    for (const std::string& input : node.inputs) {
+    call.adds_bias = call.adds_bias || node.op == "Add" || (is_product(node) && node.inputs.size() > 2);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::string& input = node.inputs[i];
       if (!held_.contains(input)) continue;
       call.tensors.insert(input);
-      readers_[input].insert(&call);
+      // The optimiser transposes the weights of products, which then have names of its own.
+      if (i == 1 && is_product(node) && is_anonymous(input)) readers_[input].insert(&call);
     }
   }
 
-  bool takes(const Call& call, const std::string& name) const {
-    return std::ranges::find(call.parameters, name) != call.parameters.end();
-  }
-  bool lacks(const Call& call) const {
-    return std::ranges::any_of(call.parameters, [&](const std::string& name) { return !held_.contains(name); });
+  /// Transposed weights whose calls have no parameter in common are of several.
+  void find_shared() {
+    for (const auto& [name, readers] : readers_) {
+      std::optional<std::set<std::string>> common;
+      for (const Call* reader : readers) {
+        if (reader->missing.empty()) continue;
+        if (!common) common = reader->parameters;
+        else std::erase_if(*common, [&](const std::string& each) { return !reader->parameters.contains(each); });
+      }
+      if (common && common->empty()) shared_.insert(name);
+    }
   }
 
-  /// A tensor with the name of a parameter that the call does not take.
-  bool reads_of_another(const Call& call) const {
-    return !call.parameters.empty() && std::ranges::any_of(call.tensors, [&](const std::string& name) {
-      return signature_.is_parameter.contains(name) && signature_.is_parameter.at(name) && !takes(call, name);
-    });
-  }
-
-  /// A tensor without a name of the module's that calls read which have no parameter in common.
-  bool shares_anonymous(const Call& call) const {
-    if (!lacks(call)) return false;
-    const auto has_none_of_it = [&](const Call* other) {
-      return lacks(*other) &&
-             std::ranges::none_of(call.parameters, [&](const auto& name) { return takes(*other, name); });
-    };
-    return std::ranges::any_of(call.tensors, [&](const std::string& name) {
-      return nameless_.contains(name) && std::ranges::any_of(readers_.at(name), has_none_of_it);
-    });
+  void examine(const Call& call) {
+    size_t own = 0;  // weights without a name that stand for one parameter each
+    bool reads_of_others = false;
+    for (const std::string& tensor : call.tensors) {
+      const auto listed = signature_.is_parameter.find(tensor);
+      const bool is_of_another =
+          listed != signature_.is_parameter.end() && listed->second && !call.parameters.contains(tensor);
+      reads_of_others = reads_of_others || is_of_another || shared_.contains(tensor);
+      own += readers_.contains(tensor) && !shared_.contains(tensor) ? 1 : 0;
+    }
+    const bool lacks_bias = !call.bias.empty() && !held_.contains(call.bias);
+    if (reads_of_others && call.missing.size() > own) {
+      const bool lacks_only_bias = lacks_bias && call.missing.size() == own + 1;
+      for (const std::string& name : call.missing)
+        if (!lacks_only_bias || name == call.bias) report(name);
+    } else if (lacks_bias && !call.adds_bias) {
+      report(call.bias);
+    }
   }
 
   void report(const std::string& name) {
-    if (!held_.contains(name) && reported_.insert(name).second) found_.push_back(name);
+    if (reported_.insert(name).second) found_.push_back(name);
   }
 
   const ExportSignature& signature_;
-  std::set<std::string> held_, nameless_;  // initializers that may be parameters
-  std::map<std::string, Call> calls_;      // by the text of the call, which names its result
-  std::vector<const std::string*> order_;
-  std::map<std::string, std::set<const Call*>> readers_;
-  std::set<std::string> reported_;
+  std::set<std::string> held_;         // initializers that may be parameters
+  std::map<std::string, Call> calls_;  // by the text of the call, which names its result
+  std::vector<Call*> order_;
+  std::map<std::string, std::set<const Call*>> readers_;  // of weights without a name of the module's
+  std::set<std::string> shared_, reported_;
   std::vector<std::string> found_;
 };
 
@@ -133,8 +144,10 @@ std::vector<std::string> merged_copies(const GraphBody& body) {
   std::vector<std::string> merged;
   for (const OnnxNode& node : body.nodes)
     if (node.op == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && held.contains(node.inputs[0]) &&
-        node.outputs[0].starts_with(kOfExporter) && std::ranges::find(merged, node.inputs[0]) == merged.end())
+        node.outputs[0].starts_with(kOfExporter)) {
       merged.push_back(node.inputs[0]);
+      held.erase(node.inputs[0]);
+    }
   return merged;
 }
 

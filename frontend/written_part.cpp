@@ -14,6 +14,8 @@ using ir::ValueId;
 
 const Dim kOne = Dim::fixed(1);
 constexpr int64_t kMaxPlace = int64_t{1} << 50;
+/// Rows of an axis that are counted out in a constant: more take as long to look through as a hostile file likes.
+constexpr int64_t kMaxCounted = 1 << 16;
 
 /// What a coordinate counts along its own axis: from `first` on, one after the other.
 struct Counted {
@@ -91,7 +93,8 @@ class PlaceCounter {
 
   std::optional<Counted> of_constant(Dim count) const {
     // One number for each of its rows, and along no other axis.
-    if (ir::element_count(shape()) != count || !count.is_fixed() || count.factor < 1) return std::nullopt;
+    if (ir::element_count(shape()) != count || !count.is_fixed() || count.factor < 1 || count.factor > kMaxCounted)
+      return std::nullopt;
     for (const ir::ParamId id : graph_.param_ids()) {
       const ir::Param& param = graph_.param(id);
       const auto* data = std::get_if<ir::InlineData>(&param.data);

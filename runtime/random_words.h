@@ -3,8 +3,10 @@
 // al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns the counter (block within the sample, sample) and
 // the key from (seed, step, node) into four words, each of which becomes the number of one element.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 #include "support/splitmix64.h"
@@ -71,7 +73,10 @@ struct UniformNumbers {
  private:
   template <typename T>
   static T last(double low, double high) {
-    return high > low ? std::nextafter(static_cast<T>(high), static_cast<T>(low)) : static_cast<T>(low);
+    constexpr double kLargest = std::numeric_limits<T>::max();
+    const auto from = static_cast<T>(std::clamp(low, -kLargest, kLargest));
+    const auto to = static_cast<T>(std::clamp(high, -kLargest, kLargest));
+    return high > low ? std::nextafter(to, from) : from;
   }
 };
 

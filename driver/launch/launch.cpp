@@ -73,14 +73,14 @@ bool is_cause(const Ending& ending) { return ending.signal != 0 || ending.exit_c
 // another one.
 int outcome_code(const std::vector<Ending>& endings) {
   if (interrupted()) return 128 + interrupting_signal();
-  if (std::ranges::any_of(endings, &Ending::was_suspended)) return wire::kExitPeerFailed;
   const Ending* first = nullptr;
   for (const Ending& ending : endings) {
     if (ending.ok() || ending.stopped_by_us) continue;
     const auto rank = [](const Ending& e) { return std::pair(!is_cause(e), e.order); };
     if (first == nullptr || rank(ending) < rank(*first)) first = &ending;
   }
-  if (first == nullptr) return wire::kExitOk;
+  if (first == nullptr)
+    return std::ranges::any_of(endings, &Ending::was_suspended) ? wire::kExitPeerFailed : wire::kExitOk;
   return first->signal != 0 ? static_cast<int>(wire::kExitPeerFailed) : first->exit_code;
 }
 

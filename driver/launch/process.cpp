@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "support/signal_echo.h"
 
@@ -208,6 +209,9 @@ void close_inherited(const Command& command) {
 // still start up, they do not notice.
 constexpr double kGraceAfterKill = 0.8;
 
+/// From one look at the children to the next, where this process is not suspended meanwhile.
+constexpr std::chrono::seconds kLongPoll(1);
+
 // Watches running children and decides when the rest must go.
 class Supervisor {
  public:
@@ -247,9 +251,11 @@ class Supervisor {
 
   void end_suspended() {
     const bool all = std::ranges::all_of(children_, [](const Child& c) { return c.ended || c.suspended; });
-    if (!all || std::ranges::all_of(children_, &Child::ended)) last_not_suspended_ = Clock::now();
-    const std::chrono::duration<double> suspended = Clock::now() - last_not_suspended_;
-    if (suspended.count() < suspended_seconds_) return;
+    const Clock::time_point now = Clock::now();
+    // Where we were suspended ourselves, they are about to go on as we do.
+    const bool was_away = now - std::exchange(last_look_, now) > kLongPoll;
+    if (!all || was_away || std::ranges::all_of(children_, &Child::ended)) last_not_suspended_ = now;
+    if (std::chrono::duration<double>(now - last_not_suspended_).count() < suspended_seconds_) return;
     for (Child& child : children_) child.ending.was_suspended = child.ending.was_suspended || !child.ended;
     asked_ = true;
     signal_all(children_, SIGKILL);
@@ -267,6 +273,7 @@ class Supervisor {
   bool passed_on_ = false, armed_ = false, asked_ = false;
   Clock::time_point deadline_;
   Clock::time_point last_not_suspended_ = Clock::now();  // not all that still run
+  Clock::time_point last_look_ = Clock::now();
 };
 
 std::vector<Ending> supervise(std::vector<Child>& children, double grace_seconds, const LineHandler& on_line,

@@ -127,6 +127,30 @@ TEST_CASE("children that are all suspended are ended, since none of them could t
   CHECK_FALSE((*woken)[0].was_suspended);
 }
 
+TEST_CASE("children that were suspended as long as this process was go on with it") {
+  const pid_t runner = fork();
+  if (runner == 0) {
+    const auto endings = run_processes({{.arguments = {"sleep", "4"}}}, 1, {}, OnInterrupt::kEnd, 0.8);
+    _exit(endings.ok() && endings->front().ok() ? 0 : 1);
+  }
+  pid_t child = 0;
+  REQUIRE(becomes([&] {
+    const std::string process = std::to_string(runner);
+    std::ifstream("/proc/" + process + "/task/" + process + "/children") >> child;
+    return child > 0;
+  }));
+  const auto pause = [](int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); };
+  kill(runner, SIGSTOP);
+  kill(child, SIGSTOP);
+  pause(1500);
+  kill(runner, SIGCONT);  // it sees its child suspended, and has been away for longer than it allows
+  pause(300);
+  kill(child, SIGCONT);
+  int status = -1;
+  CHECK(waitpid(runner, &status, 0) == runner);
+  CHECK(status == 0);
+}
+
 TEST_CASE("a child that we stop is told from one that failed, and who failed first is known") {
   // The second fails because of the third, the first must be stopped.
   const auto endings = run_processes({{.arguments = {"sleep", "60"}},

@@ -88,13 +88,13 @@ TEST_CASE("a tied table that an optimiser has copied and transposed is refused, 
 
 TEST_CASE("parameters that an optimiser has merged or removed, since they began alike, are refused") {
   // Two layers with a norm each and a product, as the exporter's calls say; `scale` and `bias` are those of the second.
-  const auto imported_with = [](const std::string& scale, const std::string& weight, bool keeps_bias, bool accepts,
-                                const std::string& rules = "") {
+  const auto imported_with = [](const std::string& scale, const std::string& weight, const std::string& bias,
+                                bool accepts, const std::string& rules = "", bool takes_bias = true) {
     pb::ModelProto model =
         model_with(text("g (float[N,4] x, float[4] n0, float[4] n1, float[4,4] val_7, float[4,4] val_8, float[4] b0, "
                         "float[4] b1) => (float[N,4] y) {",
                         " a = LayerNormalization(x, n0) b = Gemm(a, val_7, b0) c = LayerNormalization(b, ", scale,
-                        ") y = Gemm(c, ", weight, keeps_bias ? ", b1" : "", ") }"),
+                        ") y = Gemm(c, ", weight, bias.empty() ? "" : ", " + bias, ") }"),
                    {{"n0", {4}}, {"n1", {4}}, {"val_7", {4, 4}}, {"val_8", {4, 4}}, {"b0", {4}}, {"b1", {4}}});
     const char* const kCalls[] = {
         "%n : [num_users=1] = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [4], %p_n0), kwargs "
@@ -103,8 +103,10 @@ TEST_CASE("parameters that an optimiser has merged or removed, since they began 
         "{})",
         "%n_1 : [num_users=1] = call_function[target=torch.ops.aten.layer_norm.default](args = (%l, [4], %p_n1), "
         "kwargs = {})",
-        "%a : [num_users=1] = call_function[target=torch.ops.aten.addmm.default](args = (%p_b1, %n_1, %p_w1), kwargs = "
-        "{})"};
+        takes_bias ? "%a : [num_users=1] = call_function[target=torch.ops.aten.addmm.default](args = (%p_b1, %n_1, "
+                     "%p_w1), kwargs = {})"
+                   : "%a : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%n_1, %p_w1), "
+                     "kwargs = {})"};
     for (int i = 0; i < 4; ++i) {
       auto& call = *model.mutable_graph()->mutable_node(i)->add_metadata_props();
       call.set_key("pkg.torch.onnx.fx_node");
@@ -131,21 +133,25 @@ TEST_CASE("parameters that an optimiser has merged or removed, since they began 
     request.spec.parameter_rules = ModelText(rules);
     return import_bytes(model.SerializeAsString(), request);
   };
-  CHECK(imported_with("n1", "val_8", true, false).ok());  // names are lost, but every parameter has a tensor
-  const auto refused = [&](const std::string& scale, const std::string& weight, bool keeps_bias, const char* name) {
-    const auto imported = imported_with(scale, weight, keeps_bias, false);
+  CHECK(imported_with("n1", "val_8", "b1", false).ok());  // names are lost, but every parameter has a tensor
+  // A bias that the module adds itself, and the optimiser has joined with the product before it.
+  CHECK(imported_with("n1", "val_8", "b1", false, "", /*takes_bias=*/false).ok());
+  const auto refused = [&](const std::string& scale, const std::string& weight, const std::string& bias,
+                           const char* name) {
+    const auto imported = imported_with(scale, weight, bias, false);
     CHECK_FALSE(imported.ok());
     CHECK(reports(imported.problems(), Code::kLostByExport, text("'", name, "': this parameter")));
-    const auto accepted = imported_with(scale, weight, keeps_bias, true);
+    const auto accepted = imported_with(scale, weight, bias, true);
     REQUIRE(accepted.ok());
     CHECK(reports(accepted->notes, Code::kLostByExport, text("'", name, "': this parameter")));
   };
-  refused("n0", "val_8", true, "n1");
-  refused("n1", "val_8", false, "b1");
-  const auto two = imported_with("n1", "val_7", true, false);  // of both products, since their weights began alike
+  refused("n0", "val_8", "b1", "n1");
+  refused("n1", "val_8", "", "b1");
+  refused("n1", "val_8", "b0", "b1");
+  const auto two = imported_with("n1", "val_7", "b1", false);  // of both products, since their weights began alike
   REQUIRE_FALSE(two.ok());
   CHECK(reports(two.problems(), Code::kLostByExport, "2 parameters of the module"));
-  CHECK(imported_with("n0", "val_8", true, false, "n1 tie n0\n").ok());
+  CHECK(imported_with("n0", "val_8", "b1", false, "n1 tie n0\n").ok());
 }
 
 TEST_CASE("transposed weights that TorchScript has merged, since they had equal values, are refused") {
