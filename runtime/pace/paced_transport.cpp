@@ -36,6 +36,7 @@ class PacedTransport final : public Transport {
   const char* name() const override { return inner_->name(); }
   void post_send(size_t channel, Message& message) override;
   void post_receive(size_t channel, Message& message) override;
+  void forget(const Message& message) override;
   bool progress() override;
   void wait(std::chrono::microseconds longest) override;
   void publish(const Activity& activity) override { inner_->publish(activity); }
@@ -71,6 +72,14 @@ void PacedTransport::post_receive(size_t channel, Message& message) {
   if (paces_[channel].link < 0) return inner_->post_receive(channel, message);
   Landing& landing = landings_.emplace_back(Landing{.inner = message, .outer = &message});
   inner_->post_receive(channel, landing.inner);
+}
+
+void PacedTransport::forget(const Message& message) {
+  inner_->forget(message);  // a send, or a receive that nothing stands for
+  const auto landing = std::ranges::find(landings_, &message, &Landing::outer);
+  if (landing == landings_.end()) return;
+  if (!landing->inner.done) inner_->forget(landing->inner);
+  landings_.erase(landing);
 }
 
 bool PacedTransport::progress() {

@@ -189,6 +189,7 @@ class Counting final : public Transport {
     real_->post_send(channel, message);
   }
   void post_receive(size_t channel, Message& message) override { real_->post_receive(channel, message); }
+  void forget(const Message& message) override { real_->forget(message); }
   bool progress() override { return real_->progress(); }
   void wait(std::chrono::microseconds longest) override { real_->wait(longest); }
   void publish(const Activity& activity) override { real_->publish(activity); }
