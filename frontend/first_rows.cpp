@@ -86,12 +86,9 @@ Result<ValueId> own_rows(NodeContext& context, ValueId source, const ir::Shape& 
   ir::Shape apart = whole;
   apart[0] = Dim::fixed(whole[0].factor);
   apart.insert(apart.begin(), Dim::batch());
-  using Ints = std::vector<int64_t>;
   GP_TRY(const auto samples, context.emit("Reshape", {source}, {{"shape", std::move(apart)}}));
-  GP_TRY(const auto first,
-         context.emit("Slice", {samples[0]},
-                      {{"starts", Ints{0}}, {"ends", Ints{cut[0].factor}}, {"axes", Ints{1}}, {"steps", Ints{1}}}));
-  GP_TRY(const auto rows, context.emit("Reshape", {first[0]}, {{"shape", cut}}));
+  GP_TRY(const ir::ValueId first, context.emit_slice(samples[0], 1, 0, cut[0].factor));
+  GP_TRY(const auto rows, context.emit("Reshape", {first}, {{"shape", cut}}));
   return rows[0];
 }
 

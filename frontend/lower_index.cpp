@@ -234,14 +234,6 @@ Result<ir::ValueId> row_numbers(NodeContext& context, ir::Shape indexed, Dim row
   return spread[0];
 }
 
-Result<ir::ValueId> rows_between(NodeContext& context, ir::ValueId value, int64_t axis, int64_t first, int64_t last) {
-  return context.emit_one("Slice", {value},
-                          {{"starts", std::vector<int64_t>{first}},
-                           {"ends", std::vector<int64_t>{last}},
-                           {"axes", std::vector<int64_t>{axis}},
-                           {"steps", std::vector<int64_t>{1}}});
-}
-
 /// The data with the updates in place of a part, axis by axis: what lies before them, they themselves, what lies
 /// behind.
 Result<ir::ValueId> replace_part(NodeContext& context, ir::ValueId data, ir::ValueId updates,
@@ -251,17 +243,17 @@ Result<ir::ValueId> replace_part(NodeContext& context, ir::ValueId data, ir::Val
   const int64_t rows = context.lowering().graph().value(data).type.shape[static_cast<size_t>(axis)].factor;
   std::vector<ir::ValueId> parts;
   if (first > 0) {
-    GP_TRY(const ir::ValueId before, rows_between(context, data, axis, 0, first));
+    GP_TRY(const ir::ValueId before, context.emit_slice(data, axis, 0, first));
     parts.push_back(before);
   }
   ir::ValueId changed = data;
   if (part.size() > 1) {
-    GP_TRY(changed, rows_between(context, data, axis, first, first + count));
+    GP_TRY(changed, context.emit_slice(data, axis, first, first + count));
   }
   GP_TRY(changed, replace_part(context, changed, updates, part.subspan(1)));
   parts.push_back(changed);
   if (first + count < rows) {
-    GP_TRY(const ir::ValueId behind, rows_between(context, data, axis, first + count, rows));
+    GP_TRY(const ir::ValueId behind, context.emit_slice(data, axis, first + count, rows));
     parts.push_back(behind);
   }
   return context.emit_one("Concat", std::move(parts), {{"axis", axis}});

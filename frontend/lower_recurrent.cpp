@@ -184,10 +184,8 @@ class Unrolling {
 
 /// Row `direction` of an operand, with that axis removed.
 Result<ValueId> Unrolling::row_of(size_t input, int64_t direction) {
-  const std::vector<int64_t> first{direction}, last{direction + 1}, axis{0}, step{1};
-  GP_TRY(const ValueId row, context_.emit_one("Slice", {inputs_[input]},
-                                              {{"starts", first}, {"ends", last}, {"axes", axis}, {"steps", step}}));
-  return context_.emit_one("Squeeze", {row}, {{"axes", axis}});
+  GP_TRY(const ValueId row, context_.emit_slice(inputs_[input], 0, direction, direction + 1));
+  return context_.emit_one("Squeeze", {row}, {{"axes", std::vector<int64_t>{0}}});
 }
 
 /// The contribution of the inputs and both biases to every step: [T, B, G * H].

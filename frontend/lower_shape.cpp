@@ -222,12 +222,8 @@ Result<ir::ValueId> wrap_axis(NodeContext& context, ir::ValueId input, int64_t a
       parts.push_back(input);
       continue;
     }
-    GP_TRY(const auto part, context.emit("Slice", {input},
-                                         {{"starts", std::vector<int64_t>{start}},
-                                          {"ends", std::vector<int64_t>{start + count}},
-                                          {"axes", std::vector<int64_t>{axis}},
-                                          {"steps", std::vector<int64_t>{1}}}));
-    parts.push_back(part[0]);
+    GP_TRY(const ir::ValueId part, context.emit_slice(input, axis, start, start + count));
+    parts.push_back(part);
   }
   if (parts.size() == 1) return parts[0];
   GP_TRY(const auto joined, context.emit("Concat", std::move(parts), {{"axis", axis}}));

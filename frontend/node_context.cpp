@@ -143,6 +143,14 @@ Result<ir::ValueId> NodeContext::emit_one(std::string_view op, std::vector<ir::V
   return made.front();
 }
 
+Result<ir::ValueId> NodeContext::emit_slice(ir::ValueId value, int64_t axis, int64_t first, int64_t last) {
+  return emit_one("Slice", {value},
+                  {{"starts", std::vector<int64_t>{first}},
+                   {"ends", std::vector<int64_t>{last}},
+                   {"axes", std::vector<int64_t>{axis}},
+                   {"steps", std::vector<int64_t>{1}}});
+}
+
 Status NodeContext::has_room_for(int64_t elements) const {
   if (elements <= limits().constant_elements - lowering_->constant_elements()) return Ok{};
   return problem(Code::kLimitExceeded,

@@ -51,6 +51,8 @@ class NodeContext {
                                         size_t outputs = 1);
   /// emit of a node with one output.
   Result<ir::ValueId> emit_one(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
+  /// The rows first .. last - 1 of an axis.
+  Result<ir::ValueId> emit_slice(ir::ValueId value, int64_t axis, int64_t first, int64_t last);
   /// Whether a constant with this many elements is still within the limit for all constants of the file. Call before
   /// computing them.
   Status has_room_for(int64_t elements) const;
