@@ -126,8 +126,7 @@ void Reporter::report_merged() {
     add(severe(), ModelText(context_.copies.front()),
         text(context_.copies.size(), context_.copies.size() == 1 ? " tensor is" : " tensors, this one first, are",
              " the transposed weights of several products, which had equal values: the file trains them as one, "
-             "whether the module "
-             "ties them or not"),
+             "whether the module ties them or not"),
         "export with dynamo=True and optimize=False, or with do_constant_folding=False; --accept trains them as one");
   std::vector<std::string_view> merged;
   for (const std::string& name : context_.merged)
@@ -136,8 +135,7 @@ void Reporter::report_merged() {
   add(severe(), ModelText(std::string(merged.front())),
       merged.size() == 1
           ? "this parameter of the module trains as another's tensor or not at all: the exporter's optimiser has "
-            "merged "
-            "it with one that began with equal values, or has removed it since it began as zeros"
+            "merged it with one that began with equal values, or has removed it since it began as zeros"
           : text(merged.size(),
                  " parameters of the module, this one first, train as another's tensor or not at all: the exporter's "
                  "optimiser has merged those that began with equal values, and removed those that began as zeros"),
@@ -232,8 +230,7 @@ void Reporter::report_uncertain() {
       kIfParameter);
   tell(Severity::kNote, tensors_.guessed, "trained because of how they are read",
        "where one is a buffer of the module, freeze it (--freeze NAME), or export with dynamo=True, whose files say "
-       "what "
-       "is one");
+       "what is one");
 }
 
 }  // namespace

@@ -58,9 +58,10 @@ if(NOT TARGET graphpipe_torch)
   endif()
 endif()
 
-# graphpipe_add_kernels(TARGET ROOT FILES...): nvcc compiles kernels, whose includes begin at ROOT, into objects of the target. As a
-# command: CMake's own CUDA language would try nvcc out wherever a project is configured. Without fused multiply-adds, so that
-# what CPU and GPU both compute comes out the same. nvcc's own choice of GPUs carries code that drivers translate for later ones.
+# graphpipe_add_kernels(TARGET ROOT FILES...): nvcc compiles kernels, whose includes begin at ROOT, into objects of the
+# target. As a command: CMake's own CUDA language would try nvcc out wherever a project is configured. Without fused
+# multiply-adds, so that what CPU and GPU both compute comes out the same. nvcc's own choice of GPUs carries code that
+# drivers translate for later ones.
 function(graphpipe_add_kernels target root)
   foreach(file ${ARGN})
     get_filename_component(name "${file}" NAME)

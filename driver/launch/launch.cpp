@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <utility>
 
 #include "driver/launch/build_folder.h"
@@ -129,9 +130,12 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     std::cout << line << std::endl;
   };
   const bool keeps_state = !options.checkpoint.folder.empty();
+  // A single device keeps nobody waiting: whoever has suspended it may let it go on.
+  const double suspended_seconds = programs.size() > 1 ? options.launch.stall_timeout.value_or(wire::kStallTimeout)
+                                                       : std::numeric_limits<double>::infinity();
   GP_TRY(const std::vector<Ending> endings,
          run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd,
-                       options.launch.stall_timeout.value_or(wire::kStallTimeout)));
+                       suspended_seconds));
   steps.end();
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);

@@ -1,6 +1,6 @@
 #pragma once
-// Weights that a run saves or keeps in a checkpoint: those that are not finite are of no use to what goes on from them. The
-// model's outputs are looked at in the same way.
+// Weights that a run saves or keeps in a checkpoint: those that are not finite are of no use to what goes on from them.
+// The model's outputs are looked at in the same way.
 
 #include <optional>
 #include <string>

@@ -147,7 +147,11 @@ TEST_CASE("devices that are all suspended, so that none can tell, do not hold th
   std::vector<std::string> words = run_words(three_stage_folder(), {});
   *std::find(words.begin(), words.end(), "600") = "1";
   BackgroundRun run(words, work_folder("start.talk"));
-  while (run.devices().size() < 3) std::this_thread::yield();
+  // The launcher waits for each until it is a program of its own.
+  const auto is_device = [](pid_t process) {
+    return has(read_text("/proc/" + std::to_string(process) + "/cmdline"), "/build/device");
+  };
+  while (run.devices().size() < 3 || !std::ranges::all_of(run.devices(), is_device)) std::this_thread::yield();
   for (const pid_t device : run.devices()) kill(device, SIGSTOP);
   CHECK(run.wait(20) == 6);
   CAPTURE(run.talk());

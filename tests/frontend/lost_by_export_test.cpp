@@ -154,6 +154,43 @@ TEST_CASE("parameters that an optimiser has merged or removed, since they began 
   CHECK(imported_with("n0", "val_8", "b1", false, "n1 tie n0\n").ok());
 }
 
+TEST_CASE(
+    "what an optimiser has computed beforehand may be read by several products, and a bias may be all that is lost") {
+  const auto imported_of = [](const std::string& body, const std::map<std::string, std::string>& calls,
+                              const std::vector<std::string>& parameters) {
+    pb::ModelProto model = model_with(body, {{"val_5", {4, 4}}, {"val_7", {4, 4}}, {"val_8", {4, 4}}});
+    for (pb::NodeProto& node : *model.mutable_graph()->mutable_node())
+      if (const auto call = calls.find(node.output(0)); call != calls.end()) {
+        auto& said = *node.add_metadata_props();
+        said.set_key("pkg.torch.onnx.fx_node");
+        said.set_value(text("%", call->first, " : [num_users=1] = call_function[target=torch.ops.aten.", call->second));
+      }
+    auto& entry = *model.mutable_graph()->add_metadata_props();
+    entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    for (const std::string& name : parameters)
+      entry.set_value(text(entry.value(), "p_", name, ": PARAMETER target='", name, "'\n"));
+    while (model.graph().input_size() > 1) model.mutable_graph()->mutable_input()->RemoveLast();
+    model.set_producer_name("pytorch");
+    ImportRequest request;
+    request.spec.loss.kind = "mse";
+    return import_bytes(model.SerializeAsString(), request);
+  };
+  const std::string head =
+      "g (float[N,4] x, float[4,4] val_5, float[4,4] val_7, float[4,4] val_8) => (float[N,4] y) { ";
+  // Positions, which are no parameter, with two transposed weights of their own.
+  CHECK(imported_of(head + "q = MatMul(val_5, val_7) k = MatMul(val_5, val_8) a = MatMul(x, q) y = MatMul(a, k) }",
+                    {{"q", "linear.default](args = (%positions, %p_q), kwargs = {})"},
+                     {"k", "linear.default](args = (%positions, %p_k), kwargs = {})"}},
+                    {"q", "k"})
+            .ok());
+  // The weight comes through a call of its own, so that the product's call takes the bias alone.
+  const auto without_bias =
+      imported_of(head + "a = Gemm(x, val_7) b = MatMul(a, val_5) y = MatMul(b, val_8) }",
+                  {{"a", "addmm.default](args = (%p_bias, %x, %permute), kwargs = {})"}}, {"bias"});
+  REQUIRE_FALSE(without_bias.ok());
+  CHECK(reports(without_bias.problems(), Code::kLostByExport, "'bias': this parameter"));
+}
+
 TEST_CASE("transposed weights that TorchScript has merged, since they had equal values, are refused") {
   const auto imported_with = [](const std::string& copy, bool accepts) {
     pb::ModelProto model = model_with(
