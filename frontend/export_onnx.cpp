@@ -8,6 +8,10 @@
 
 #include "frontend/external_data.h"
 #include "frontend/model.h"
+#include "frontend/parameters.h"
+#include "frontend/read_model.h"
+#include "frontend/restore_parameters.h"
+#include "frontend/wire_scan.h"
 #include "support/mapped_file.h"
 #include "wire/packed_elements.h"
 
@@ -144,17 +148,75 @@ class Replacement {
   std::set<std::string>& replaced_;
 };
 
+void write_node(const OnnxNode& from, onnx::NodeProto& node) {
+  node.set_name(from.name);
+  node.set_op_type(from.op);
+  for (const Attribute& attribute : from.attributes) {
+    onnx::AttributeProto& written = *node.add_attribute();
+    written.set_name(attribute.name);
+    written.set_type(onnx::AttributeProto::INTS);
+    written.mutable_ints()->Add(attribute.ints.begin(), attribute.ints.end());
+  }
+}
+
+void write_nodes(const GraphBody& body, const Restoration& restored, onnx::GraphProto& graph) {
+  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+  for (size_t i = 0; i < body.nodes.size(); ++i) {
+    onnx::NodeProto& node = *nodes.Add();
+    if (const auto place = restored.nodes[i]) node.Swap(graph.mutable_node(static_cast<int>(*place)));
+    else write_node(body.nodes[i], node);
+    node.mutable_input()->Assign(body.nodes[i].inputs.begin(), body.nodes[i].inputs.end());
+    node.mutable_output()->Assign(body.nodes[i].outputs.begin(), body.nodes[i].outputs.end());
+  }
+  graph.mutable_node()->Swap(&nodes);
+}
+
+/// Gives the graph the parameters that the import of the file restores. Returns the names of the new tensors, which
+/// have no elements yet.
+Result<std::set<std::string>> restore(onnx::GraphProto& graph, std::string_view file, const ParameterRules& rules) {
+  GP_TRY(const WireScan scan, scan_wire(file, Limits{}));
+  onnx::ModelProto stripped;
+  if (!stripped.ParseFromString(scan.stripped)) return std::set<std::string>();
+  GP_TRY(Model model, read_model(stripped, scan.slots.size()));
+  const Restoration restored = restore_parameters(model.graph, read_signature(model.graph.metadata), rules);
+  std::set<std::string> added;
+  if (restored.names.empty()) return added;
+  write_nodes(model.graph, restored, graph);
+  std::set<std::string_view> kept, held;
+  for (const Tensor& tensor : model.graph.initializers) kept.insert(tensor.name);
+  google::protobuf::RepeatedPtrField<onnx::TensorProto>& tensors = *graph.mutable_initializer();
+  for (int i = tensors.size(); i-- > 0;)
+    if (!kept.contains(tensors[i].name())) tensors.DeleteSubrange(i, 1);
+  for (const onnx::TensorProto& tensor : tensors) held.insert(tensor.name());
+  for (const Tensor& tensor : model.graph.initializers) {
+    if (held.contains(tensor.name)) continue;
+    onnx::TensorProto& written = *tensors.Add();
+    written.set_name(tensor.name);
+    written.set_data_type(tensor.onnx_type);
+    written.mutable_dims()->Add(tensor.dims.begin(), tensor.dims.end());
+    const auto dtype = dtype_of_onnx(tensor.onnx_type);
+    if (dtype && ir::is_floating(*dtype)) added.insert(tensor.name);
+    else written.set_raw_data(tensor.data.bytes);
+  }
+  return added;
+}
+
 }  // namespace
 
-Result<std::string> export_onnx(const std::string& path, const std::string& trusted_root,
+Result<std::string> export_onnx(const std::string& path, const std::string& trusted_root, const ParameterRules& rules,
                                 const std::map<std::string, NewTensor>& tensors, std::set<std::string>& replaced) {
   GP_TRY(const MappedFile file, MappedFile::open(path, kMaxFileBytes));
   onnx::ModelProto model;
   if (!model.ParseFromArray(file.bytes().data(), static_cast<int>(file.bytes().size())))
     return about(path, Code::kMalformedFile, "the file is no ONNX model", "give the model that the plan was made from");
+  GP_TRY(const std::set<std::string> added, restore(*model.mutable_graph(), file.text(), rules));
   Replacement replacement(tensors, replaced);
   GP_TRY_VOID(replacement.initializers(*model.mutable_graph()));
   GP_TRY_VOID(replacement.constants(*model.mutable_graph()));
+  for (const std::string& name : added)
+    if (!replaced.contains(name))
+      return about(name, Code::kBadParameter, "the weights hold no such parameter of the model's",
+                   "pass a file that `run --save` of this model wrote");
   Inliner inliner(path, trusted_root);
   GP_TRY_VOID(inliner.graph(*model.mutable_graph()));
   for (onnx::FunctionProto& function : *model.mutable_functions()) GP_TRY_VOID(inliner.nodes(*function.mutable_node()));

@@ -24,17 +24,31 @@ std::vector<std::string> split_arguments(std::string_view text) {
   return arguments;
 }
 
+/// "%x" and "%p_weight" of "%x, [%p_weight, 2]".
+std::vector<std::string> values_in(std::string_view text) {
+  std::vector<std::string> values;
+  for (size_t at = text.find('%'); at != text.npos; at = text.find('%', at + 1)) {
+    const size_t end = text.find_first_of(" ,)]}", at);
+    values.emplace_back(text.substr(at, end - at));
+  }
+  return values;
+}
+
 }  // namespace
 
 std::optional<ExportedCall> parse_exported_call(std::string_view text) {
   const size_t target = text.find(kTarget);
   if (target == text.npos) return std::nullopt;
+  const size_t name_end = text.starts_with('%') ? text.find(" :") : text.npos;
+  std::string result(name_end < target ? text.substr(1, name_end - 1) : std::string_view());
   text.remove_prefix(target + kTarget.size());
   const size_t arguments = text.find(kArguments);
   if (arguments == text.npos) return std::nullopt;
-  ExportedCall call{.target = std::string(text.substr(0, arguments)),
+  ExportedCall call{.result = std::move(result),
+                    .target = std::string(text.substr(0, arguments)),
                     .arguments = split_arguments(text.substr(arguments + kArguments.size())),
-                    .keywords = {}};
+                    .keywords = {},
+                    .values = values_in(text.substr(arguments))};
   const size_t keywords = text.find(kKeywords, arguments);
   if (keywords != text.npos) call.keywords = split_arguments(text.substr(keywords + kKeywords.size()));
   return call;

@@ -12,12 +12,16 @@
 namespace graphpipe::frontend {
 
 struct ExportedCall {
+  /// The name of its result, "embedding_1"; empty where the text does not say it.
+  std::string result;
   /// "aten.embedding.default".
   std::string target;
   /// Positional, as the exporter prints them: "%p_weight", "0", "mean".
   std::vector<std::string> arguments;
   /// Keyword arguments, "include_self: False".
   std::vector<std::string> keywords;
+  /// All values that it takes, also those in lists: "%p_weight".
+  std::vector<std::string> values;
   /// Empty if the call has fewer arguments.
   std::string_view argument(size_t i) const {
     return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();

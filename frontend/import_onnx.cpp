@@ -15,6 +15,8 @@
 #include "frontend/padding_rows.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
+#include "frontend/restore_parameters.h"
+#include "frontend/untraced_parameters.h"
 #include "frontend/wire_scan.h"
 #include "ops/infer_helpers.h"
 #include "support/mapped_file.h"
@@ -187,8 +189,23 @@ void note_batch(const BatchChoice& batch, Imported& imported) {
                               .hint = kExportRecipe});
 }
 
-Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& request, const WireScan& scan) {
-  const GraphBody& body = prepared.model.graph;
+/// What an optimiser has done to the module's parameters is undone.
+void note_restored(const std::vector<std::string>& names, Diagnostics& notes) {
+  if (names.empty()) return;
+  notes.push_back({.code = Code::kLostByExport,
+                   .severity = Severity::kNote,
+                   .origin = ModelText(names.front()),
+                   .message = names.size() == 1
+                                  ? "this parameter has its tensor again, which the exporter's optimiser had "
+                                    "transposed, merged with an equal one, or removed"
+                                  : text(names.size(),
+                                         " parameters, this one first, have their tensors again, which the exporter's "
+                                         "optimiser had transposed, merged with equal ones, or removed"),
+                   .hint = "nothing: they train as the module's"});
+}
+
+Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, const WireScan& scan) {
+  GraphBody& body = prepared.model.graph;
   const std::string& path = request.spec.path.raw();
   GP_TRY(const ParameterRules rules, ParameterRules::parse(request.spec.freeze, request.spec.parameter_rules.raw()));
   TensorSource tensors(path, scan.slots, request.spec.trusted_root.raw(), request.limits.weight_bytes);
@@ -198,6 +215,8 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
   Lowering lowering(request, rules, tensors, batch.traced, from_torch,
                     [&](const std::string& name) { return scalar_trains(name, rules, signature, from_torch); });
   lowering.notes() = prepared.notes;
+  const std::vector<std::string> restored = restore_parameters(body, signature, rules).names;
+  note_restored(restored, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
     append(lowering.problems(), inputs.problems());
@@ -223,6 +242,8 @@ Result<Imported> lower_model(const Prepared& prepared, const ImportRequest& requ
                                            .origins = trimmed.origins,
                                            .merged = merged_parameters(body, signature),
                                            .copies = merged_copies(body),
+                                           .untraced = untraced_parameters(body, signature, rules, !restored.empty()),
+                                           .look_ups = folded_look_ups(body, signature),
                                            .from_torch = from_torch,
                                            .refuses_losses = refuses_losses(request.spec),
                                            .model_path = path,
@@ -264,9 +285,9 @@ Result<Imported> import_onnx(const ImportRequest& request, std::string_view file
   Result<WireScan> scanned = scan_wire(file, request.limits);
   if (!scanned) return of_file(request, file, scanned.problems());
   WireScan scan = *std::move(scanned);
-  GP_TRY(const Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolation));
+  GP_TRY(Prepared prepared, prepare_model(scan.stripped, scan.slots.size(), request.limits, request.isolation));
   scan.stripped = {};
-  return lower_model(prepared, request, scan);
+  return lower_model(std::move(prepared), request, scan);
 }
 
 }  // namespace graphpipe::frontend

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "frontend/transposed_copies.h"
+#include "frontend/untraced_parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -37,6 +38,7 @@ class Reporter {
   Severity severe() const { return context_.refuses_losses ? Severity::kError : Severity::kWarning; }
   size_t report_names();
   void report_missing(size_t lost);
+  void report_untraced();
   void report_statistics() const;
   void report_folded(size_t unexplained);
   bool scales_and_shifts() const;
@@ -63,6 +65,7 @@ void Reporter::report() {
   report_uncertain();
   const size_t lost = report_names();
   report_missing(lost);
+  report_untraced();
   report_merged();
   if (context_.from_torch && lost > 0) report_parted();
 }
@@ -93,22 +96,23 @@ size_t Reporter::report_names() {
 /// What the exporter's signature lists and the file lacks. A tied parameter lacks all names but one, so missing
 /// parameters alone are a note; missing running statistics mean that a BatchNormalization was folded away.
 void Reporter::report_missing(size_t lost) {
-  size_t missing = 0, statistics = 0;
+  size_t missing = 0, named = 0, statistics = 0;
   ModelText first, first_statistic;
   for (const auto& [name, is_parameter] : context_.signature.is_parameter) {
     if (!is_missing(name)) continue;
     const bool statistic = name.ends_with("running_mean") || name.ends_with("running_var");
-    if (is_parameter && ++missing == 1) first = ModelText(name);
+    const bool is_untraced = std::ranges::find(context_.untraced.names, name) != context_.untraced.names.end();
+    missing += is_parameter ? 1 : 0;
+    if (is_parameter && !is_untraced && ++named == 1) first = ModelText(name);
     if (!is_parameter && statistic && ++statistics == 1) first_statistic = ModelText(name);
   }
-  if (missing > 0)
+  if (named > 0)
     add(Severity::kNote, first,
-        missing == 1
-            ? "this parameter of the module has no tensor of its own: it is tied to another, unused, or merged "
-              "by the exporter"
-            : text(missing,
-                   " parameters of the module, this one first, have no tensor of their own: they are "
-                   "tied to another, unused, or merged by the exporter"),
+        named == 1 ? "this parameter of the module has no tensor of its own: it is tied to another, unused, or merged "
+                     "by the exporter"
+                   : text(named,
+                          " parameters of the module, this one first, have no tensor of their own: they are "
+                          "tied to another, unused, or merged by the exporter"),
         text("if the module ties them, graphpipe.export says so, or a line 'NAME tie OTHER' of --parameters",
              lost > 0 ? "; else export with optimize=False" : ""));
   report_folded(missing > lost ? missing - lost : 0);
@@ -118,6 +122,22 @@ void Reporter::report_missing(size_t lost) {
              " running statistics of the module, this one first, are not in the file: the exporter folded "
              "their BatchNormalization into weights"),
         text(kExportRecipe, "; --accept trains the file without them"));
+}
+
+/// Those that no node of an optimised file takes, where ties do not explain them.
+void Reporter::report_untraced() {
+  const UntracedParameters& untraced = context_.untraced;
+  const size_t named = untraced.names.size(), count = untraced.unexplained;
+  if (count == 0) return;
+  std::string message =
+      named == 1 ? "this parameter of the module is taken by no node of the file"
+                 : text(named, " parameters of the module, this one first, are taken by no node of the file");
+  if (named > count) message += text(", and no more than ", named - count, " of them may be tied to others");
+  message += untraced.evidence.empty()
+                 ? ": the outputs do not need them, or the exporter's optimiser has folded them or merged their layers"
+                 : text(": ", untraced.evidence);
+  add(untraced.evidence.empty() ? Severity::kWarning : severe(), ModelText(untraced.names.front()), std::move(message),
+      text(kExportRecipe, untraced.evidence.empty() ? "" : "; --accept trains the file without them"));
 }
 
 /// Those that rules tie are one tensor to the user as well.

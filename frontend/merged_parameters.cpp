@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/lost_by_export.h"
 
@@ -20,17 +21,6 @@ struct Call {
   bool adds_bias = false;
   std::vector<std::string> missing;  // of its parameters: those without a tensor of their name
 };
-
-/// Which argument of a call is the bias of its product.
-std::optional<size_t> bias_argument(std::string_view target) {
-  if (target.starts_with("aten.addmm")) return 0;
-  const bool is_product = target.starts_with("aten.linear") || target.starts_with("aten.conv");
-  return is_product ? std::optional<size_t>(2) : std::nullopt;
-}
-
-bool is_product(const OnnxNode& node) {
-  return node.op == "MatMul" || node.op == "Gemm" || node.op == "Conv" || node.op == "ConvTranspose";
-}
 
 class Finder {
  public:
@@ -53,11 +43,9 @@ class Finder {
   }
 
  private:
-  /// The parameter that an argument such as "%p_fc_weight" stands for, or nothing.
   std::string parameter_of(std::string_view argument) const {
-    if (!argument.starts_with('%')) return {};
-    const auto named = signature_.parameter_of_input.find(std::string(argument.substr(1)));
-    return named == signature_.parameter_of_input.end() ? std::string() : named->second;
+    std::string name = signature_.tensor_of(argument);
+    return signature_.lists_parameter(name) ? name : std::string();
   }
 
   void read(const OnnxNode& node) {
@@ -100,9 +88,7 @@ class Finder {
     size_t own = 0;  // weights without a name that stand for one parameter each
     bool reads_of_others = false;
     for (const std::string& tensor : call.tensors) {
-      const auto listed = signature_.is_parameter.find(tensor);
-      const bool is_of_another =
-          listed != signature_.is_parameter.end() && listed->second && !call.parameters.contains(tensor);
+      const bool is_of_another = signature_.lists_parameter(tensor) && !call.parameters.contains(tensor);
       reads_of_others = reads_of_others || is_of_another || shared_.contains(tensor);
       own += readers_.contains(tensor) && !shared_.contains(tensor) ? 1 : 0;
     }
@@ -132,7 +118,7 @@ class Finder {
 }  // namespace
 
 std::vector<std::string> merged_parameters(const GraphBody& body, const ExportSignature& signature) {
-  if (signature.parameter_of_input.empty()) return {};
+  if (signature.tensor_of_input.empty()) return {};
   return Finder(body, signature).run();
 }
 

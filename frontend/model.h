@@ -25,6 +25,9 @@ struct Tensor {
   int onnx_type = 0;
   std::vector<int64_t> dims;
   TensorData data;
+  /// How the data give the elements: as ONNX says; or, of a tensor that restore_parameters() has added, as those of its
+  /// transpose, or all zero, without data.
+  enum class Layout : uint8_t { kDense, kTransposed, kZeros } layout = Layout::kDense;
 };
 
 /// One dimension of a declared type: a size, a symbol, or unknown.

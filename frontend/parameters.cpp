@@ -34,6 +34,17 @@ std::string_view role_name(ParameterRole role) {
   return "";
 }
 
+std::string ExportSignature::tensor_of(std::string_view argument) const {
+  if (!argument.starts_with('%')) return {};
+  const auto named = tensor_of_input.find(std::string(argument.substr(1)));
+  return named == tensor_of_input.end() ? std::string() : named->second;
+}
+
+bool ExportSignature::lists_parameter(const std::string& name) const {
+  const auto listed = is_parameter.find(name);
+  return listed != is_parameter.end() && listed->second;
+}
+
 ExportSignature read_signature(const std::map<std::string, std::string>& metadata) {
   ExportSignature signature;
   for (const auto& [key, value] : metadata) {
@@ -47,7 +58,7 @@ ExportSignature read_signature(const std::map<std::string, std::string>& metadat
         continue;
       std::string name = line.substr(open + 8, close - open - 8);
       signature.is_parameter[name] = parameter;
-      if (parameter) signature.parameter_of_input[line.substr(0, line.find(':'))] = std::move(name);
+      signature.tensor_of_input[line.substr(0, line.find(':'))] = std::move(name);
     }
   }
   return signature;
@@ -245,6 +256,9 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
     decision.trainable = listed->second;
     decision.reason =
         listed->second ? "a parameter in the exporter's signature" : "a buffer in the exporter's signature";
+  } else if (context_.look_ups.contains(param.name.raw())) {
+    decision.trainable = true;
+    decision.reason = "rows of a table that were looked up beforehand";
   } else if (!context_.signature.is_parameter.empty() && origin == ParamOrigin::kInitializer &&
              !(use.certain && is_anonymous(param.name.raw()))) {
     decision.reason = "not in the exporter's signature";

@@ -4,7 +4,10 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "frontend/import_onnx.h"
 #include "frontend/lowering.h"
@@ -15,10 +18,17 @@ namespace graphpipe::frontend {
 struct ExportSignature {
   /// state_dict name -> whether it is a parameter (else a buffer).
   std::map<std::string, bool> is_parameter;
-  /// The parameter that an input of the exported program stands for: "p_fc_weight" -> "fc.weight".
-  std::map<std::string, std::string> parameter_of_input;
+  /// The parameter or buffer that an input of the exported program stands for: "p_fc_weight" -> "fc.weight".
+  std::map<std::string, std::string> tensor_of_input;
+
+  /// That which an argument of a call such as "%p_fc_weight" stands for, or nothing.
+  std::string tensor_of(std::string_view argument) const;
+  /// Whether a tensor of this name is listed as a parameter.
+  bool lists_parameter(const std::string& name) const;
 };
 ExportSignature read_signature(const std::map<std::string, std::string>& metadata);
+
+struct UntracedParameters;
 
 struct ParameterContext {
   const ParameterRules& rules;
@@ -26,6 +36,9 @@ struct ParameterContext {
   const std::map<ir::ParamId, ParamOrigin>& origins;
   /// merged_parameters() and merged_copies() of the file.
   const std::vector<std::string>&merged, &copies;
+  /// untraced_parameters() and folded_look_ups() of the file.
+  const UntracedParameters& untraced;
+  const std::set<std::string>& look_ups;
   /// The file was written by torch.
   bool from_torch = false;
   /// Whether deviations from the module that change what is trained are errors rather than warnings.

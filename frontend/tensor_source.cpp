@@ -1,5 +1,6 @@
 #include "frontend/tensor_source.h"
 
+#include "wire/element_bytes.h"
 #include "wire/packed_elements.h"
 
 namespace graphpipe::frontend {
@@ -17,9 +18,25 @@ Result<SourcedTensor> unpacked(const Tensor& tensor, SourcedTensor result, int64
   return result;
 }
 
+/// The elements of a tensor that the file holds as those of its transpose. Needs: dims that fit the data.
+void turn(const Tensor& tensor, SourcedTensor& sourced) {
+  const auto rows = static_cast<size_t>(tensor.dims[1]);  // of the file's
+  const auto size = static_cast<size_t>(ir::bytes_per_element(sourced.type.dtype));
+  if (auto* held = std::get_if<ir::InlineData>(&sourced.data))
+    held->bytes = wire::transposed_elements(held->bytes, rows, size);
+  else std::get<ir::FileRange>(sourced.data).is_transposed = true;
+  if (sourced.bytes) sourced.bytes = wire::transposed_elements(*sourced.bytes, rows, size);
+}
+
 }  // namespace
 
 Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText& name) {
+  GP_TRY(SourcedTensor sourced, locate_dense(tensor, name));
+  if (tensor.layout == Tensor::Layout::kTransposed) turn(tensor, sourced);
+  return sourced;
+}
+
+Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const ModelText& name) {
   const std::optional<ir::DType> dtype = dtype_of_onnx(tensor.onnx_type);
   if (!dtype)
     return tensor_problem(Code::kUnsupportedType, name,
@@ -36,6 +53,10 @@ Result<SourcedTensor> TensorSource::locate(const Tensor& tensor, const ModelText
   if (weight_bytes_ > weight_limit_)
     return tensor_problem(Code::kLimitExceeded, name, text("the weights have more than ", weight_limit_, " bytes"),
                           "raise the limit if you trust the file");
+  if (tensor.layout == Tensor::Layout::kZeros) {
+    result.data = ir::FilledData{0};
+    return result;
+  }
   const bool is_packed = wire::find_element_type(*dtype)->packed > 1;
   if (tensor.data.slot < 0) {
     if (is_packed) return unpacked(tensor, std::move(result), count->factor, name);

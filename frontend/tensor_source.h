@@ -29,6 +29,9 @@ class TensorSource {
   const ExternalData& external() const { return external_; }
 
  private:
+  /// As the file has it, whatever the tensor's layout, but for zeros.
+  Result<SourcedTensor> locate_dense(const Tensor& tensor, const ModelText& name);
+
   std::string model_path_;
   const std::vector<Slot>& slots_;
   ExternalData external_;

@@ -59,6 +59,8 @@ class Elements {
 std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, bool turned, const WeightFiles& files) {
   const ir::TensorType& type = graph.value(param.value).type;
   if (type.shape.size() != 2 || !type.shape[0].is_fixed() || !type.shape[1].is_fixed()) return {};
+  // It has its name again (restore_parameters.h).
+  if (const auto* range = std::get_if<ir::FileRange>(&param.data); range != nullptr && range->is_transposed) return {};
   // Of the matrix: its copy has columns for rows.
   int64_t rows = type.shape[0].at(Samples(1)), columns = type.shape[1].at(Samples(1));
   if (turned) std::swap(rows, columns);

@@ -52,6 +52,8 @@ struct FileRange {
   std::string path;
   int64_t offset = 0;
   int64_t length = 0;
+  /// The file holds the transpose of the parameter, a matrix.
+  bool is_transposed = false;
   bool operator==(const FileRange&) const = default;
 };
 /// A tensor whose elements are all equal (ConstantOfShape), or small folded data.

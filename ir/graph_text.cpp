@@ -65,7 +65,8 @@ std::string hex(std::string_view bytes) {
 
 std::string print_data(const DataSource& data) {
   if (const auto* file = std::get_if<FileRange>(&data))
-    return text("file(", quote(file->path), ", ", file->offset, ", ", file->length, ")");
+    return text("file(", quote(file->path), ", ", file->offset, ", ", file->length,
+                file->is_transposed ? ", transposed)" : ")");
   if (const auto* filled = std::get_if<FilledData>(&data)) return text("filled(", number_text(filled->value), ")");
   return text("inline(\"", hex(std::get<InlineData>(data).bytes), "\")");
 }

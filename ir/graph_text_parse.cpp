@@ -296,6 +296,10 @@ class LineParser {
       range.offset = cursor_.integer();
       cursor_.expect(",");
       range.length = cursor_.integer();
+      if (cursor_.accept(",")) {
+        cursor_.expect("transposed");
+        range.is_transposed = true;
+      }
       source = std::move(range);
     } else if (cursor_.accept("filled")) {
       cursor_.expect("(");

@@ -172,6 +172,8 @@ class GraphVerifier {
       const int64_t stored = wire::stored_bytes(type.dtype, bytes / bytes_per_element(type.dtype));
       if (file->offset < 0 || file->length != stored)
         report(param.name, "lies at offset ", file->offset, " with ", file->length, " bytes; its type has ", stored);
+      if (file->is_transposed && (type.shape.size() != 2 || wire::find_element_type(type.dtype)->packed > 1))
+        report(param.name, "lies transposed in its file, and is no matrix of whole bytes");
     } else if (const auto* data = std::get_if<InlineData>(&param.data)) {
       if (static_cast<int64_t>(data->bytes.size()) != bytes)
         report(param.name, "holds ", data->bytes.size(), " bytes; its type has ", bytes);

@@ -45,4 +45,14 @@ std::string element_bytes(ElementType type, double value) {
   return element_of<float>(value);
 }
 
+std::string transposed_elements(std::string_view matrix, size_t rows, size_t element_size) {
+  const size_t columns = rows == 0 ? 0 : matrix.size() / rows / element_size;
+  std::string transposed(matrix.size(), '\0');
+  for (size_t row = 0; row < rows; ++row)
+    for (size_t column = 0; column < columns; ++column)
+      std::memcpy(&transposed[(column * rows + row) * element_size], &matrix[(row * columns + column) * element_size],
+                  element_size);
+  return transposed;
+}
+
 }  // namespace graphpipe::wire

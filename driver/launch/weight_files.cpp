@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The range of a file that holds the parameter; null where programs cannot read it from there.
+// The range of a file that holds the parameter as it is; null where programs cannot read it from there.
 const ir::FileRange* readable_range(const ir::Graph& graph, ir::ParamId id, const WeightOrigin& origin) {
   const auto* range = std::get_if<ir::FileRange>(&graph.param(id).data);
-  if (range == nullptr || range->path == origin.model || range->length == 0) return nullptr;
+  if (range == nullptr || range->path == origin.model || range->length == 0 || range->is_transposed) return nullptr;
   const wire::ElementTypeInfo& type = *wire::find_element_type(graph.value(graph.param(id).value).type.dtype);
   return type.packed == 1 && range->offset % type.bytes == 0 ? range : nullptr;
 }

@@ -10,6 +10,7 @@
 
 #include "frontend/external_data.h"
 #include "support/check.h"
+#include "support/descriptor.h"
 #include "wire/element_bytes.h"
 #include "wire/packed_elements.h"
 #include "wire/scan_numbers.h"
@@ -21,13 +22,16 @@ constexpr int64_t kPiece = 1 << 20;
 /// In the metadata of the weights that a compilation writes; trained ones do not have it.
 constexpr const char* kGenerator = "generator";
 
+Diagnostic unreadable(const ir::FileRange& range) {
+  return {.code = Code::kUnreadableFile,
+          .origin = ModelText(range.path),
+          .message = "the weights cannot be read, or the file has become shorter",
+          .hint = "check that the file is the one that the plan was made from"};
+}
+
 }  // namespace
 
 Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, const files::ByteSink& sink) {
-  const Diagnostic unreadable{.code = Code::kUnreadableFile,
-                              .origin = ModelText(range.path),
-                              .message = "the weights cannot be read, or the file has become shorter",
-                              .hint = "check that the file is the one that the plan was made from"};
   GP_TRY(const int descriptor, frontend::open_weight_file(range.path, origin.model, origin.trusted_root));
   std::string piece(static_cast<size_t>(std::min(kPiece, std::max<int64_t>(range.length, 1))), '\0');
   Status status = Ok{};
@@ -35,7 +39,7 @@ Status send_file_range(const ir::FileRange& range, const WeightOrigin& origin, c
     const size_t wanted = static_cast<size_t>(std::min(range.length - done, kPiece));
     const ssize_t count = pread(descriptor, piece.data(), wanted, range.offset + done);
     if (count <= 0) {
-      status = unreadable;
+      status = unreadable(range);
     } else {
       status = sink(std::string_view(piece.data(), static_cast<size_t>(count)));
       done += count;
@@ -61,6 +65,28 @@ Status send_packed_range(const ir::FileRange& range, const ir::TensorType& type,
   });
 }
 
+/// Like send_file_range, for a matrix of which the file holds the transpose: some of the file's columns at a time,
+/// which are rows of the matrix.
+Status send_transposed_range(const ir::FileRange& range, const ir::TensorType& type, const WeightOrigin& origin,
+                             const files::ByteSink& sink) {
+  constexpr int64_t kBlock = 16 << 20;
+  const int64_t size = ir::bytes_per_element(type.dtype);
+  const int64_t columns = type.shape[0].at(Samples(1)), rows = type.shape[1].at(Samples(1));  // of the file's
+  GP_TRY(const int number, frontend::open_weight_file(range.path, origin.model, origin.trusted_root));
+  const Descriptor file(number);
+  const int64_t at_once = std::max<int64_t>(1, kBlock / std::max<int64_t>(1, rows * size));
+  for (int64_t first = 0; first < columns && rows > 0; first += at_once) {
+    const int64_t width = std::min(at_once, columns - first) * size;
+    std::string block(static_cast<size_t>(rows * width), '\0');
+    for (int64_t row = 0; row < rows; ++row)
+      if (pread(file.get(), &block[static_cast<size_t>(row * width)], static_cast<size_t>(width),
+                range.offset + (row * columns + first) * size) != width)
+        return unreadable(range);
+    GP_TRY_VOID(sink(wire::transposed_elements(block, static_cast<size_t>(rows), static_cast<size_t>(size))));
+  }
+  return Ok{};
+}
+
 Status send_filled(const ir::TensorType& type, double value, const files::ByteSink& sink) {
   const std::string element = wire::element_bytes(type.dtype, value);
   int64_t left = ir::byte_size(type, Samples(1)).count;
@@ -81,6 +107,7 @@ Status send_parameter_bytes(const ir::Graph& graph, ir::ParamId id, const Weight
   const ir::Param& param = graph.param(id);
   const ir::TensorType& type = graph.value(param.value).type;
   if (const auto* range = std::get_if<ir::FileRange>(&param.data)) {
+    if (range->is_transposed) return send_transposed_range(*range, type, origin, sink);
     const bool is_packed = wire::find_element_type(type.dtype)->packed > 1;
     return is_packed ? send_packed_range(*range, type, origin, sink) : send_file_range(*range, origin, sink);
   }

@@ -91,8 +91,10 @@ Status check_all_replaced(const ir::Graph& graph, const std::set<std::string>& r
 
 Status write_model(const Pipeline& pipeline, const Tensors& tensors, const std::string& path) {
   std::set<std::string> replaced;
-  GP_TRY(const std::string model, frontend::export_onnx(pipeline.model.imported.files.front(),
-                                                        pipeline.plan.spec.trusted_root.raw(), tensors, replaced));
+  const ir::ModelSpec& spec = pipeline.plan.spec;
+  GP_TRY(const auto rules, frontend::ParameterRules::parse(spec.freeze, spec.parameter_rules.raw()));
+  GP_TRY(const std::string model, frontend::export_onnx(pipeline.model.imported.files.front(), spec.trusted_root.raw(),
+                                                        rules, tensors, replaced));
   GP_TRY_VOID(check_all_replaced(pipeline.model.graph, replaced));
   GP_TRY(OutputFile file, OutputFile::create(path));
   GP_TRY_VOID(file.write(model));

@@ -12,7 +12,8 @@ in a node's metadata: a table whose padding is not trained, means of
 scattered messages, and a value that is detached. one_graph: one sample, without a
 batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
 last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
-decided: a loop that data end and a branch that they choose, quantized: eight bits of inputs and of a weight, both as text.
+optimised: as the dynamo exporter writes by default, so that parameters which began alike have one tensor, zero biases are left out
+and weights transposed. decided: a loop that data end and a branch that they choose, quantized: eight bits of inputs and of a weight, both as text.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -353,6 +354,31 @@ def quantized():
                    lambda outputs, labels: F.mse_loss(outputs[0], labels["target"]))
 
 
+class Optimised(nn.Module):
+    """All that the exporter's optimiser merges, transposes and leaves out of a module that is not trained yet."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.inner = nn.Embedding(20, 16), nn.LayerNorm(16), nn.Linear(16, 16)
+        layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.scale, self.gain = nn.Parameter(torch.ones(16)), nn.Parameter(torch.ones(16))
+        self.conv, self.norm1, self.norm2 = nn.Conv2d(2, 16, 3), nn.GroupNorm(4, 16), nn.GroupNorm(4, 16)
+        for layer in (self.inner, self.conv):
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, tokens, image):
+        seen = self.norm2(torch.tanh(self.norm1(self.conv(image)))).mean((2, 3))
+        hidden = self.encoder(self.table(tokens)) * self.scale + self.gain * seen[:, None]
+        return F.linear(torch.tanh(self.inner(self.norm(hidden))), self.table.weight)
+
+
+def optimised():
+    inputs = {"tokens": torch.randint(0, 20, (SAMPLES, 5)), "image": torch.randn(SAMPLES, 2, 6, 6)}
+    return Example(Optimised(), inputs, {"label": torch.randint(0, 20, (SAMPLES, 5))}, ["logits"],
+                   "cross_entropy:logits,label", cross_entropy)
+
+
 class OneGraph(nn.Module):
     """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
 
@@ -378,12 +404,14 @@ def one_graph():
 
 
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
-# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, for one sample without
-# a batch the module that computes it, and for what no exporter writes the model as text.
+# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, BY_DEFAULT for it with its
+# optimiser, for one sample without a batch the module that computes it, and for what no exporter writes the model as text.
+BY_DEFAULT = object()
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
            "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph),
            "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING)),
+           "optimised": (optimised, BY_DEFAULT),
            "decided": (decided, DECIDED), "quantized": (quantized, QUANTIZED)}
 
 
@@ -415,6 +443,17 @@ def export_one_sample(example: Example, module: nn.Module, path: pathlib.Path) -
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
+def export_by_default(example: Example, path: pathlib.Path) -> None:
+    """Keeps what the exporter says of the calls that take parameters."""
+    batch = torch.export.Dim("batch", min=2)
+    model = torch.onnx.export(example.module.train(), tuple(tensor[:7] for tensor in example.inputs.values()), dynamo=True,
+                              input_names=list(example.inputs), output_names=example.output_names,
+                              dynamic_shapes=tuple({0: batch} for _ in example.inputs)).model_proto
+    remove_notes(model.graph, ["%p_"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
 # What a scattered mean, and the table with padding of `messages`, were exported from.
 TELLING_CALLS = ("aten.scatter_reduce.two](args", "aten.embedding.default](args = (%p_table_weight, %kinds, 3", "aten.detach.default")
 
@@ -428,16 +467,16 @@ def write_text(example: Example, model_text: str, path: pathlib.Path) -> None:
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def remove_notes(graph) -> None:
-    """Leaves what the dynamo exporter says of the graph, and drops what it says of each node but TELLING_CALLS."""
+def remove_notes(graph, telling=TELLING_CALLS) -> None:
+    """Leaves what the dynamo exporter says of the graph, and drops what it says of each node but the calls that tell more."""
     for holder in [*graph.node, *graph.value_info, *graph.input, *graph.output]:
-        kept = [item for item in holder.metadata_props if item.key.endswith("fx_node") and any(c in item.value for c in TELLING_CALLS)]
+        kept = [item for item in holder.metadata_props if item.key.endswith("fx_node") and any(c in item.value for c in telling)]
         del holder.metadata_props[:]
         holder.metadata_props.extend(kept)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                remove_notes(attribute.g)
+                remove_notes(attribute.g, telling)
 
 
 def write(name: str, folder: pathlib.Path) -> None:
@@ -448,6 +487,8 @@ def write(name: str, folder: pathlib.Path) -> None:
         model = onnx.load(path)
         remove_notes(model.graph)
         path.write_bytes(model.SerializeToString(deterministic=True))
+    elif options is BY_DEFAULT:
+        export_by_default(load(name), folder / "model.onnx")
     elif isinstance(options, str):
         write_text(load(name), options, folder / "model.onnx")
     elif isinstance(options, dict):

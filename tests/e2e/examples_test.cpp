@@ -118,6 +118,13 @@ TEST_CASE("exports: what masks pick and data decide, and a model with quantised 
   }
 }
 
+TEST_CASE("exports: parameters that the exporter's optimiser took the tensors of train as the module's") {
+  const Reference reference = read_export("optimised");
+  const std::string folder = work_folder("export_optimised");
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
+  check_folder(reference, folder, "export optimised");
+}
+
 TEST_CASE("a file that is one sample: a batch of several, and of one, in two stages") {
   const Reference reference = read_export("one_graph");
   const std::string folder = work_folder("export_one_graph");

@@ -2,6 +2,9 @@
 
 #include "frontend/export_onnx.h"
 
+#include <algorithm>
+
+#include "frontend/import_onnx.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
@@ -51,7 +54,7 @@ pb::ModelProto model_with_file() {
 
 Result<pb::ModelProto> exported(const TemporaryFolder& folder, const std::map<std::string, NewTensor>& tensors) {
   std::set<std::string> replaced;
-  const Result<std::string> bytes = export_onnx(folder / "model.onnx", "", tensors, replaced);
+  const Result<std::string> bytes = export_onnx(folder / "model.onnx", "", ParameterRules(), tensors, replaced);
   if (!bytes) return bytes.problems();
   CHECK(replaced.size() == tensors.size());
   pb::ModelProto model;
@@ -85,4 +88,42 @@ TEST_CASE("a file beside the model that is too short, or lies elsewhere, is refu
     if (entry.key() == "location") entry.set_value("../model.data");
   folder.write("model.onnx", model.SerializeAsString());
   CHECK(!exported(folder, {}).ok());
+}
+
+TEST_CASE("parameters that an optimiser took the tensors of stand in the new file under their names") {
+  const TemporaryFolder folder;
+  const std::string model_path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/exports/optimised/model.onnx";
+  ImportRequest request;
+  request.spec.path = ModelText(model_path);
+  const auto before = import_onnx(request);
+  REQUIRE(before.ok());
+  std::map<std::string, NewTensor> tensors;
+  const std::string elements(1 << 16, '\0');
+  for (const ir::ParamId id : before->graph.param_ids()) {
+    const ir::Param& param = before->graph.param(id);
+    if (param.kind == ir::ParamKind::kConstant) continue;
+    const ir::TensorType& type = before->graph.value(param.value).type;
+    std::vector<int64_t> dims;
+    for (const ir::Dim dim : type.shape) dims.push_back(dim.factor);
+    tensors[param.name.raw()] = {
+        .dtype = type.dtype,
+        .dims = dims,
+        .bytes = std::string_view(elements).substr(0, static_cast<size_t>(ir::byte_size(type, Samples(1)).count))};
+  }
+  std::set<std::string> replaced;
+  const auto bytes = export_onnx(model_path, "", ParameterRules(), tensors, replaced);
+  REQUIRE(bytes.ok());
+  CHECK(replaced.size() == tensors.size());
+  folder.write("new.onnx", *bytes);
+  request.spec.path = ModelText(folder / "new.onnx");
+  const auto after = import_onnx(request);
+  REQUIRE(after.ok());
+  CHECK(after->graph.node_count() == before->graph.node_count());
+  CHECK_FALSE(reports(after->notes, Code::kLostByExport, "tensors again"));
+  for (const auto& [name, tensor] : tensors)
+    CHECK(std::ranges::any_of(after->parameters, [&](const auto& decision) { return decision.name.raw() == name; }));
+  tensors.erase("encoder.layers.1.norm1.weight");
+  replaced.clear();
+  const auto lacking = export_onnx(model_path, "", ParameterRules(), tensors, replaced);
+  CHECK(reports(lacking.problems(), Code::kBadParameter, "'encoder.layers.1.norm1.weight'"));
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/support/weighted_models.h"
+#include "tests/support/exported_models.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
@@ -86,109 +86,49 @@ TEST_CASE("a tied table that an optimiser has copied and transposed is refused, 
   CHECK(reports(accepted->notes, Code::kLostByExport, "transposed values of 'table'"));
 }
 
-TEST_CASE("parameters that an optimiser has merged or removed, since they began alike, are refused") {
-  // Two layers with a norm each and a product, as the exporter's calls say; `scale` and `bias` are those of the second.
-  const auto imported_with = [](const std::string& scale, const std::string& weight, const std::string& bias,
-                                bool accepts, const std::string& rules = "", bool takes_bias = true) {
-    pb::ModelProto model =
-        model_with(text("g (float[N,4] x, float[4] n0, float[4] n1, float[4,4] val_7, float[4,4] val_8, float[4] b0, "
-                        "float[4] b1) => (float[N,4] y) {",
-                        " a = LayerNormalization(x, n0) b = Gemm(a, val_7, b0) c = LayerNormalization(b, ", scale,
-                        ") y = Gemm(c, ", weight, bias.empty() ? "" : ", " + bias, ") }"),
-                   {{"n0", {4}}, {"n1", {4}}, {"val_7", {4, 4}}, {"val_8", {4, 4}}, {"b0", {4}}, {"b1", {4}}});
-    const char* const kCalls[] = {
-        "%n : [num_users=1] = call_function[target=torch.ops.aten.layer_norm.default](args = (%x, [4], %p_n0), kwargs "
-        "= {})",
-        "%l : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%n, %p_w0, %p_b0), kwargs = "
-        "{})",
-        "%n_1 : [num_users=1] = call_function[target=torch.ops.aten.layer_norm.default](args = (%l, [4], %p_n1), "
-        "kwargs = {})",
-        takes_bias ? "%a : [num_users=1] = call_function[target=torch.ops.aten.addmm.default](args = (%p_b1, %n_1, "
-                     "%p_w1), kwargs = {})"
-                   : "%a : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%n_1, %p_w1), "
-                     "kwargs = {})"};
-    for (int i = 0; i < 4; ++i) {
-      auto& call = *model.mutable_graph()->mutable_node(i)->add_metadata_props();
-      call.set_key("pkg.torch.onnx.fx_node");
-      call.set_value(kCalls[i]);
-    }
-    auto& entry = *model.mutable_graph()->add_metadata_props();
-    entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
-    for (const char* name : {"n0", "n1", "w0", "w1", "b0", "b1"})
-      entry.set_value(text(entry.value(), "p_", name, ": PARAMETER target='", name, "'\n"));
-    // What nothing reads the optimiser leaves out.
-    const auto is_read = [&](const std::string& name) {
-      return std::ranges::any_of(model.graph().node(), [&](const pb::NodeProto& node) {
-        return std::ranges::find(node.input(), name) != node.input().end();
-      });
-    };
-    for (int i = model.graph().initializer_size() - 1; i >= 0; --i)
-      if (!is_read(model.graph().initializer(i).name()))
-        model.mutable_graph()->mutable_initializer()->DeleteSubrange(i, 1);
-    while (model.graph().input_size() > 1) model.mutable_graph()->mutable_input()->RemoveLast();
-    model.set_producer_name("pytorch");
+TEST_CASE("parameters that an optimiser has merged, of calls that restore_parameters() does not know, are refused") {
+  const auto imported_with = [](const std::string& scale, const std::string& weight, bool accepts,
+                                const std::string& rules = "") {
     ImportRequest request;
     request.spec.loss.kind = "mse";
     request.spec.accepts_losses = accepts;
     request.spec.parameter_rules = ModelText(rules);
-    return import_bytes(model.SerializeAsString(), request);
+    return import_bytes(
+        exported_model(
+            text("g (float[N,4] x, float[4] n0, float[4] c0, float[4] n1, float[4,4] val_7, float[4,4] val_8) "
+                 "=> (float[N,4] y) { a = LayerNormalization(x, n0, c0) b = MatMul(a, val_7) c = "
+                 "LayerNormalization(b, ",
+                 scale, ", c0) y = MatMul(c, ", weight, ") }"),
+            {{"a", "own_norm.default](args = (%x, %p_n0, %p_c0), kwargs = {})"},
+             {"b", "own_product.default](args = (%a, %p_w0, %p_v0), kwargs = {})"},
+             {"c", "own_norm.default](args = (%b, %p_n1, %p_c0), kwargs = {})"},
+             {"y", "own_product.default](args = (%c, %p_w1, %p_v1), kwargs = {})"}},
+            {"n0", "c0", "n1", "w0", "v0", "w1", "v1"}),
+        request);
   };
-  CHECK(imported_with("n1", "val_8", "b1", false).ok());  // names are lost, but every parameter has a tensor
-  // A bias that the module adds itself, and the optimiser has joined with the product before it.
-  CHECK(imported_with("n1", "val_8", "b1", false, "", /*takes_bias=*/false).ok());
-  const auto refused = [&](const std::string& scale, const std::string& weight, const std::string& bias,
-                           const char* name) {
-    const auto imported = imported_with(scale, weight, bias, false);
-    CHECK_FALSE(imported.ok());
-    CHECK(reports(imported.problems(), Code::kLostByExport, text("'", name, "': this parameter")));
-    const auto accepted = imported_with(scale, weight, bias, true);
-    REQUIRE(accepted.ok());
-    CHECK(reports(accepted->notes, Code::kLostByExport, text("'", name, "': this parameter")));
-  };
-  refused("n0", "val_8", "b1", "n1");
-  refused("n1", "val_8", "", "b1");
-  refused("n1", "val_8", "b0", "b1");
-  const auto two = imported_with("n1", "val_7", "b1", false);  // of both products, since their weights began alike
-  REQUIRE_FALSE(two.ok());
-  CHECK(reports(two.problems(), Code::kLostByExport, "2 parameters of the module"));
-  CHECK(imported_with("n0", "val_8", "b1", false, "n1 tie n0\n").ok());
+  CHECK(imported_with("n1", "val_8", false).ok());  // names are lost, but what is read is the calls' own
+  const auto refused = imported_with("n0", "val_8", false);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "'n1': this parameter"));
+  const auto accepted = imported_with("n0", "val_8", true);
+  REQUIRE(accepted.ok());
+  CHECK(reports(accepted->notes, Code::kLostByExport, "'n1': this parameter"));
+  CHECK(imported_with("n0", "val_8", false, "n1 tie n0\n").ok());
+  const auto products = imported_with("n1", "val_7", false);  // of both, since their weights began alike
+  REQUIRE_FALSE(products.ok());
+  CHECK(reports(products.problems(), Code::kLostByExport, "4 parameters of the module"));
 }
 
-TEST_CASE(
-    "what an optimiser has computed beforehand may be read by several products, and a bias may be all that is lost") {
-  const auto imported_of = [](const std::string& body, const std::map<std::string, std::string>& calls,
-                              const std::vector<std::string>& parameters) {
-    pb::ModelProto model = model_with(body, {{"val_5", {4, 4}}, {"val_7", {4, 4}}, {"val_8", {4, 4}}});
-    for (pb::NodeProto& node : *model.mutable_graph()->mutable_node())
-      if (const auto call = calls.find(node.output(0)); call != calls.end()) {
-        auto& said = *node.add_metadata_props();
-        said.set_key("pkg.torch.onnx.fx_node");
-        said.set_value(text("%", call->first, " : [num_users=1] = call_function[target=torch.ops.aten.", call->second));
-      }
-    auto& entry = *model.mutable_graph()->add_metadata_props();
-    entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
-    for (const std::string& name : parameters)
-      entry.set_value(text(entry.value(), "p_", name, ": PARAMETER target='", name, "'\n"));
-    while (model.graph().input_size() > 1) model.mutable_graph()->mutable_input()->RemoveLast();
-    model.set_producer_name("pytorch");
-    ImportRequest request;
-    request.spec.loss.kind = "mse";
-    return import_bytes(model.SerializeAsString(), request);
-  };
-  const std::string head =
-      "g (float[N,4] x, float[4,4] val_5, float[4,4] val_7, float[4,4] val_8) => (float[N,4] y) { ";
+TEST_CASE("what an optimiser has computed beforehand may be read by several products") {
   // Positions, which are no parameter, with two transposed weights of their own.
-  CHECK(imported_of(head + "q = MatMul(val_5, val_7) k = MatMul(val_5, val_8) a = MatMul(x, q) y = MatMul(a, k) }",
-                    {{"q", "linear.default](args = (%positions, %p_q), kwargs = {})"},
-                     {"k", "linear.default](args = (%positions, %p_k), kwargs = {})"}},
-                    {"q", "k"})
-            .ok());
-  // The weight comes through a call of its own, so that the product's call takes the bias alone.
-  const auto without_bias =
-      imported_of(head + "a = Gemm(x, val_7) b = MatMul(a, val_5) y = MatMul(b, val_8) }",
-                  {{"a", "addmm.default](args = (%p_bias, %x, %permute), kwargs = {})"}}, {"bias"});
-  REQUIRE_FALSE(without_bias.ok());
-  CHECK(reports(without_bias.problems(), Code::kLostByExport, "'bias': this parameter"));
+  const auto imported = import_bytes(
+      exported_model("g (float[N,4] x, float[4,4] val_5, float[4,4] val_7, float[4,4] val_8) => (float[N,4] y) { q = "
+                     "MatMul(val_5, val_7) k = MatMul(val_5, val_8) a = MatMul(x, q) y = MatMul(a, k) }",
+                     {{"q", "linear.default](args = (%positions, %p_wq), kwargs = {})"},
+                      {"k", "linear.default](args = (%positions, %p_wk), kwargs = {})"}},
+                     {"wq", "wk"}));
+  REQUIRE(imported.ok());
+  CHECK(reports(imported->notes, Code::kLostByExport, "'wq': 2 parameters, this one first, have their tensors again"));
 }
 
 TEST_CASE("transposed weights that TorchScript has merged, since they had equal values, are refused") {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "support/check.h"
 #include "tests/fuzz/exercise_model.h"
@@ -100,16 +101,48 @@ const char* const kSeedTexts[] = {
         s0 = Gather(offsets, i) e0 = Gather(ends, i) b0 = Constant<value_ints = [0]>()
         s = Unsqueeze(s0, b0) e = Unsqueeze(e0, b0) bag = Slice(flat, s, e, first) rows = Gather(w, bag)
         r = ReduceSum<keepdims = 0>(rows, b0) c2 = Cast<to = 9>(yes) }> })",
+    // As torch's exporter writes it after its optimiser: merged norms and scales, transposed weights, no zero biases.
+    R"(<ir_version: 10, opset_import: ["" : 21], producer_name: "pytorch"> g (float[N,2,3] x, int64[N] ids) => (float[N,2,4] y)
+    <float[3] n0 = {1, 1, 1}, float[3,4] val_7 = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[2,1] val_3 = {1, 1},
+     float[4,3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[1,3] embedding_1 = {1, 2, 3}> {
+      normed = LayerNormalization(x, n0) again = LayerNormalization(normed, n0) scaled = Mul(again, n0)
+      grouped = Mul(scaled, val_3) shifted = Add(grouped, val_3) rows = Gather(table, ids) axes = Constant<value_ints = [1]>()
+      row = Unsqueeze(rows, axes) sum = Add(shifted, row) placed = Add(sum, embedding_1) headed = MatMul(placed, val_7)
+      folded = MatMul(placed, val_7) y = Add(headed, folded) })",
 };
 
-/// What torch's exporter notes of a node, where it means more than its operator says.
+/// What the calls of nodes with such outputs are, and the parameters and buffers that they take.
+const std::map<std::string, const char*> kCalls = {
+    {"detached", "detach.default](args = (%e,), kwargs = {})"},
+    {"normed", "layer_norm.default](args = (%x, [3], %p_n0), kwargs = {})"},
+    {"again", "layer_norm.default](args = (%normed, [3], %p_n1), kwargs = {})"},
+    {"scaled", "mul.Tensor](args = (%again, %p_gain), kwargs = {})"},
+    {"grouped", "group_norm.default](args = (%scaled, 1, %p_weight, %p_shift), kwargs = {})"},
+    {"shifted", "group_norm.default](args = (%scaled, 1, %p_weight, %p_shift), kwargs = {})"},
+    {"rows", "embedding.default](args = (%p_table, %ids), kwargs = {})"},
+    {"headed", "linear.default](args = (%placed, %p_table, %p_bias), kwargs = {})"},
+    {"folded", "linear.default](args = (%layer_norm_2, %p_w, %b_zeros), kwargs = {})"}};
+constexpr const char* kSignature =
+    "p_n0: PARAMETER target='n0'\np_n1: PARAMETER target='n1'\np_gain: PARAMETER target='gain'\np_weight: PARAMETER "
+    "target='weight'\np_shift: PARAMETER target='shift'\np_table: PARAMETER target='table'\np_bias: PARAMETER "
+    "target='bias'\np_w: PARAMETER target='w'\nb_zeros: BUFFER target='zeros' persistent=True\np_head: PARAMETER "
+    "target='head.weight'\n";
+
+void note(google::protobuf::RepeatedPtrField<pb::StringStringEntryProto>& notes, const char* key, std::string value) {
+  pb::StringStringEntryProto& entry = *notes.Add();
+  entry.set_key(key);
+  entry.set_value(std::move(value));
+}
+
+/// What torch's exporter notes of nodes, where it means more than their operators say, and of the graph.
 void note_calls(pb::GraphProto& graph) {
   for (pb::NodeProto& node : *graph.mutable_node()) {
-    if (node.output_size() == 0 || node.output(0) != "detached") continue;
-    pb::StringStringEntryProto& note = *node.add_metadata_props();
-    note.set_key("pkg.torch.onnx.fx_node");
-    note.set_value(
-        "%d : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%e,), kwargs = {})");
+    const auto call = node.output_size() == 0 ? kCalls.end() : kCalls.find(node.output(0));
+    if (call == kCalls.end()) continue;
+    note(*node.mutable_metadata_props(), "pkg.torch.onnx.fx_node",
+         text("%", call->first, " : [num_users=1] = call_function[target=torch.ops.aten.", call->second));
+    if (call->first == "normed")
+      note(*graph.mutable_metadata_props(), "pkg.torch.export.ExportedProgram.graph_signature", kSignature);
   }
 }
 

@@ -1,0 +1,78 @@
+#include "frontend/call_operands.h"
+
+#include <algorithm>
+#include <array>
+
+namespace graphpipe::frontend {
+namespace {
+
+/// An operand of the addition of a bias, which has two places.
+constexpr int kAnyInput = -1;
+
+struct Row {
+  std::string_view target;  // part of the call's
+  std::string_view op;
+  int input;
+  size_t argument;
+};
+
+constexpr std::array<Row, 25> kRows = {{
+    {"aten.linear.", "MatMul", 1, 1},
+    {"aten.linear.", "Gemm", 1, 1},
+    {"aten.linear.", "Gemm", 2, 2},
+    {"aten.linear.", "Add", kAnyInput, 2},
+    {"aten.addmm.", "MatMul", 1, 2},
+    {"aten.addmm.", "Gemm", 1, 2},
+    {"aten.addmm.", "Gemm", 2, 0},
+    {"aten.addmm.", "Add", kAnyInput, 0},
+    {"aten.conv", "Conv", 1, 1},
+    {"aten.conv", "Conv", 2, 2},
+    {"aten.conv", "ConvTranspose", 1, 1},
+    {"aten.conv", "ConvTranspose", 2, 2},
+    {"aten.embedding.", "Gather", 0, 0},
+    {"aten.layer_norm.", "LayerNormalization", 1, 2},
+    {"aten.layer_norm.", "LayerNormalization", 2, 3},
+    {"aten.rms_norm.", "RMSNormalization", 1, 2},
+    {"aten.group_norm.", "GroupNormalization", 1, 2},
+    {"aten.group_norm.", "GroupNormalization", 2, 3},
+    {"aten.group_norm.", "Mul", kAnyInput, 2},
+    {"aten.group_norm.", "Add", kAnyInput, 3},
+    {"batch_norm", "BatchNormalization", 1, 1},
+    {"batch_norm", "BatchNormalization", 2, 2},
+    {"batch_norm", "BatchNormalization", 3, 3},
+    {"batch_norm", "BatchNormalization", 4, 4},
+    {"aten.prelu.", "PRelu", 1, 1},
+}};
+
+/// A linear layer multiplies by its weight's transpose, addmm by its argument itself.
+OperandForm form_of(const Row& row, const OnnxNode& node) {
+  if (row.target == "aten.group_norm." && (row.op == "Mul" || row.op == "Add")) return OperandForm::kWithAxes;
+  const bool is_linear = row.target == "aten.linear.";
+  if (row.input != 1 || (!is_linear && row.target != "aten.addmm.")) return OperandForm::kSame;
+  const Attribute* transposes = node.op == "Gemm" ? node.find("transB") : nullptr;
+  const bool is_transposed_here = transposes != nullptr && transposes->i != 0;
+  return is_linear == is_transposed_here ? OperandForm::kSame : OperandForm::kTransposed;
+}
+
+}  // namespace
+
+std::optional<CallOperand> call_operand(const ExportedCall& call, const OnnxNode& node, size_t input) {
+  const auto row = std::ranges::find_if(kRows, [&](const Row& each) {
+    return call.target.find(each.target) != call.target.npos && node.op == each.op &&
+           (each.input == kAnyInput || each.input == static_cast<int>(input));
+  });
+  if (row == kRows.end()) return std::nullopt;
+  return CallOperand{.argument = row->argument, .form = form_of(*row, node)};
+}
+
+std::optional<size_t> bias_argument(std::string_view target) {
+  if (target.starts_with("aten.addmm")) return 0;
+  const bool has_bias_last = target.starts_with("aten.linear") || target.starts_with("aten.conv");
+  return has_bias_last ? std::optional<size_t>(2) : std::nullopt;
+}
+
+bool is_product(const OnnxNode& node) {
+  return node.op == "MatMul" || node.op == "Gemm" || node.op == "Conv" || node.op == "ConvTranspose";
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,325 @@
+#include "frontend/restore_parameters.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "frontend/call_operands.h"
+#include "frontend/exported_call.h"
+#include "frontend/lost_by_export.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using Dims = std::vector<int64_t>;
+
+/// The nodes that were exported from one call of the module.
+struct CallNodes {
+  ExportedCall call;
+  std::vector<size_t> nodes;
+};
+
+/// The tensor that a parameter had before the optimiser: from which one in the file, and how that one holds it.
+struct Wanted {
+  std::string name, from;
+  OperandForm form = OperandForm::kSame;
+};
+
+Attribute ints_attribute(const std::string& name, Dims ints) {
+  Attribute attribute;
+  attribute.name = name;
+  attribute.kind = Attribute::Kind::kInts;
+  attribute.ints = std::move(ints);
+  return attribute;
+}
+
+OnnxNode node_of(const std::string& op, std::vector<std::string> inputs, const std::string& output) {
+  OnnxNode node;
+  node.name = output;
+  node.op = op;
+  node.inputs = std::move(inputs);
+  node.outputs = {output};
+  return node;
+}
+
+Tensor int64_tensor(const std::string& name, const Dims& values) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.onnx_type = 7;
+  tensor.dims = {std::ssize(values)};
+  tensor.data.bytes.resize(values.size() * sizeof(int64_t));
+  std::memcpy(tensor.data.bytes.data(), values.data(), tensor.data.bytes.size());
+  return tensor;
+}
+
+/// The dims of the module's tensor, of which the file has one of these dims; nothing where the two do not fit.
+std::optional<Dims> dims_before(const Dims& dims, OperandForm form) {
+  if (form == OperandForm::kTransposed) return dims.size() == 2 ? std::optional(Dims{dims[1], dims[0]}) : std::nullopt;
+  if (form == OperandForm::kSame) return dims;
+  const bool is_vector =
+      !dims.empty() && std::all_of(dims.begin() + 1, dims.end(), [](int64_t dim) { return dim == 1; });
+  return is_vector ? std::optional(Dims{dims[0]}) : std::nullopt;
+}
+
+/// All names that a graph and the bodies of its nodes read.
+void collect_reads(const GraphBody& body, std::set<std::string>& reads) {
+  for (const OnnxNode& node : body.nodes) {
+    reads.insert(node.inputs.begin(), node.inputs.end());
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) collect_reads(inner, reads);
+  }
+  for (const ValueInfo& output : body.outputs) reads.insert(output.name);
+}
+
+class Restorer {
+ public:
+  Restorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
+      : body_(body), signature_(signature), rules_(rules), before_(body.nodes.size()), after_(body.nodes.size()) {
+    for (size_t i = 0; i < body.initializers.size(); ++i) {
+      names_.insert(body.initializers[i].name);
+      const auto dtype = dtype_of_onnx(body.initializers[i].onnx_type);
+      const bool has_whole_bytes = dtype && wire::find_element_type(*dtype)->packed == 1;
+      if (has_whole_bytes && ir::is_floating(*dtype)) held_.emplace(body.initializers[i].name, i);
+    }
+    for (const ValueInfo& input : body.inputs) names_.insert(input.name);
+    for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
+    collect_calls();
+  }
+
+  Restoration run() {
+    for (const CallNodes* each : order_) {
+      auto bias = find_lost_bias(*each);  // before the weight is read through another node
+      restore_reads(*each);
+      if (bias) restore_bias(bias->first, std::move(bias->second));
+    }
+    drop_unread();
+    return {.names = std::move(restored_), .nodes = join_nodes()};
+  }
+
+ private:
+  void collect_calls() {
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      const std::string& text = body_.nodes[i].exported_from;
+      std::optional<ExportedCall> call = parse_exported_call(text);
+      if (!call) continue;
+      const auto [at, is_new] = calls_.try_emplace(text, CallNodes{std::move(*call), {}});
+      if (is_new) order_.push_back(&at->second);
+      at->second.nodes.push_back(i);
+    }
+  }
+
+  const Tensor* held(const std::string& name) const {
+    const auto found = held_.find(name);
+    return found == held_.end() ? nullptr : &body_.initializers[found->second];
+  }
+  bool is_tied(const std::string& name) const { return rules_.tied(name).value_or(false); }
+  bool is_listed(const std::string& name) const { return signature_.is_parameter.contains(name); }
+
+  void restore_reads(const CallNodes& of) {
+    if (const auto only = only_parameter(of)) restore_only(of, *only);
+    for (const size_t n : of.nodes)
+      for (size_t i = 0; i < body_.nodes[n].inputs.size(); ++i) {
+        const std::optional<CallOperand> operand = call_operand(of.call, body_.nodes[n], i);
+        if (operand && held(body_.nodes[n].inputs[i]) != nullptr)
+          restore_read(n, i,
+                       {.name = signature_.tensor_of(of.call.argument(operand->argument)),
+                        .from = body_.nodes[n].inputs[i],
+                        .form = operand->form});
+      }
+  }
+
+  /// The parameter of a call that takes no other, such as a product with a scale.
+  std::optional<std::string> only_parameter(const CallNodes& of) const {
+    std::set<std::string> names;
+    for (const std::string& argument : of.call.arguments)
+      if (std::string name = signature_.tensor_of(argument); !name.empty()) names.insert(std::move(name));
+    return names.size() == 1 && held(*names.begin()) == nullptr ? std::optional(*names.begin()) : std::nullopt;
+  }
+
+  /// Where one operand of the call's nodes is a tensor that is listed, it is this parameter's.
+  void restore_only(const CallNodes& of, const std::string& name) {
+    std::vector<std::pair<size_t, size_t>> operands;
+    for (const size_t n : of.nodes)
+      for (size_t i = 0; i < body_.nodes[n].inputs.size(); ++i) {
+        if (call_operand(of.call, body_.nodes[n], i)) return;  // a layer of the table
+        const std::string& input = body_.nodes[n].inputs[i];
+        if (held(input) != nullptr && is_listed(input)) operands.emplace_back(n, i);
+      }
+    if (operands.size() != 1) return;
+    const auto [n, i] = operands.front();
+    restore_read(n, i, {.name = name, .from = body_.nodes[n].inputs[i]});
+  }
+
+  void restore_read(size_t node, size_t input, const Wanted& wanted) {
+    if (wanted.name.empty() || wanted.name == wanted.from || is_tied(wanted.name)) return;
+    const Dims there = held(wanted.from)->dims;
+    const std::optional<Dims> dims = dims_before(there, wanted.form);
+    if (!dims) return;
+    if (held(wanted.name) == nullptr) {
+      if (!add(wanted, *dims)) return;
+    } else if (!added_.contains(wanted.name) && wanted.form != OperandForm::kTransposed) {
+      return;  // of tensors in the file only the transposes were copied, of tied weights
+    }
+    if (held(wanted.name)->dims != *dims) return;
+    const std::string value = operand_of(node, wanted, there.size());
+    if (value.empty()) return;
+    body_.nodes[node].inputs[input] = value;
+    left_.insert(wanted.from);
+    report(wanted.name);
+  }
+
+  /// The tensor of the module, with the elements of the file's. A tensor that goes on as it is must be known as that of
+  /// another: one without a name may be anything, such as a weight that the statistics of a norm are folded into.
+  bool add(const Wanted& wanted, const Dims& dims) {
+    if (names_.contains(wanted.name) || !is_listed(wanted.name)) return false;
+    if (!is_listed(wanted.from) && (wanted.form == OperandForm::kSame || !is_anonymous(wanted.from))) return false;
+    Tensor tensor = *held(wanted.from);
+    tensor.name = wanted.name;
+    tensor.dims = dims;
+    if (wanted.form == OperandForm::kTransposed) tensor.layout = Tensor::Layout::kTransposed;
+    add_tensor(std::move(tensor));
+    return true;
+  }
+
+  void add_tensor(Tensor tensor) {
+    names_.insert(tensor.name);
+    added_.insert(tensor.name);
+    held_.emplace(tensor.name, body_.initializers.size());
+    body_.initializers.push_back(std::move(tensor));
+  }
+
+  /// The name of a new value; empty where the file has one of that name.
+  std::string new_value(std::string name) { return names_.insert(name).second ? name : std::string(); }
+
+  /// The value that the node reads in place of the file's tensor of this rank; the node that makes it comes before.
+  std::string operand_of(size_t node, const Wanted& wanted, size_t rank) {
+    if (wanted.form == OperandForm::kSame || (wanted.form == OperandForm::kWithAxes && rank == 1)) return wanted.name;
+    std::string& value = operands_[{wanted.name, rank}];
+    if (!value.empty()) return value;
+    if (wanted.form == OperandForm::kTransposed) {
+      value = new_value(wanted.name + "/transposed");
+      OnnxNode transpose = node_of("Transpose", {wanted.name}, value);
+      transpose.attributes.push_back(ints_attribute("perm", {1, 0}));
+      if (!value.empty()) before_[node].push_back(std::move(transpose));
+      return value;
+    }
+    const std::string axes = new_value(text(wanted.name, "/axes", rank));
+    value = axes.empty() ? axes : new_value(text(wanted.name, "/rank", rank));
+    if (value.empty()) return value;
+    Dims behind(rank - 1);
+    std::iota(behind.begin(), behind.end(), 1);
+    body_.initializers.push_back(int64_tensor(axes, behind));
+    before_[node].push_back(node_of("Unsqueeze", {wanted.name, axes}, value));
+    return value;
+  }
+
+  /// Where the bias of a product has gone: the product, and the bias as it began. Nothing where anything is added.
+  std::optional<std::pair<size_t, Tensor>> find_lost_bias(const CallNodes& of) const {
+    const std::optional<size_t> place = bias_argument(of.call.target);
+    const std::string name = place ? signature_.tensor_of(of.call.argument(*place)) : std::string();
+    if (name.empty() || is_tied(name) || (names_.contains(name) && !added_.contains(name))) return std::nullopt;
+    std::optional<std::pair<size_t, Tensor>> found;
+    for (const size_t n : of.nodes) {
+      const OnnxNode& node = body_.nodes[n];
+      if (node.op == "Add" || (is_product(node) && (node.inputs.size() != 2 || found))) return std::nullopt;
+      if (!is_product(node)) continue;
+      const Tensor* weight = held(node.inputs[1]);
+      const std::optional<int64_t> outputs = weight == nullptr ? std::nullopt : outputs_of(node, weight->dims);
+      if (!outputs) return std::nullopt;
+      found.emplace(n, Tensor{.name = name, .onnx_type = weight->onnx_type, .dims = {*outputs}});
+      found->second.layout = Tensor::Layout::kZeros;
+    }
+    return found;
+  }
+
+  static std::optional<int64_t> outputs_of(const OnnxNode& node, const Dims& weight) {
+    const bool convolves = node.op == "Conv" || node.op == "ConvTranspose";
+    if (convolves ? weight.size() < 3 : weight.size() != 2) return std::nullopt;
+    if (convolves) {
+      const Attribute* group = node.op == "Conv" ? nullptr : node.find("group");
+      int64_t outputs = 0;
+      if (__builtin_mul_overflow(weight[node.op == "Conv" ? 0 : 1], group == nullptr ? 1 : group->i, &outputs) ||
+          outputs < 0)
+        return std::nullopt;
+      return outputs;
+    }
+    const Attribute* transposes = node.op == "Gemm" ? node.find("transB") : nullptr;
+    return weight[transposes != nullptr && transposes->i != 0 ? 0 : 1];
+  }
+
+  void restore_bias(size_t at, Tensor zeros) {
+    OnnxNode& product = body_.nodes[at];
+    if (const Tensor* there = held(zeros.name); there != nullptr && there->dims != zeros.dims) return;
+    if (product.op == "MatMul") {
+      const std::string sum = product.outputs[0], value = new_value(sum + "/product");
+      if (value.empty()) return;
+      product.outputs[0] = value;
+      OnnxNode add = node_of("Add", {value, zeros.name}, sum);
+      add.exported_from = product.exported_from;
+      after_[at].push_back(std::move(add));
+    } else {
+      product.inputs.push_back(zeros.name);
+    }
+    report(zeros.name);
+    if (held(zeros.name) == nullptr) add_tensor(std::move(zeros));
+  }
+
+  void report(const std::string& name) {
+    if (reported_.insert(name).second) restored_.push_back(name);
+  }
+
+  /// The tensors that no node reads any longer.
+  void drop_unread() {
+    std::set<std::string> reads;
+    collect_reads(body_, reads);
+    for (const auto& made : before_)
+      for (const OnnxNode& node : made) reads.insert(node.inputs.begin(), node.inputs.end());
+    for (const auto& made : after_)
+      for (const OnnxNode& node : made) reads.insert(node.inputs.begin(), node.inputs.end());
+    std::erase_if(body_.initializers,
+                  [&](const Tensor& tensor) { return left_.contains(tensor.name) && !reads.contains(tensor.name); });
+  }
+
+  /// Returns where each node stood before.
+  std::vector<std::optional<size_t>> join_nodes() {
+    std::vector<OnnxNode> nodes;
+    std::vector<std::optional<size_t>> places;
+    const auto add = [&](OnnxNode& node, std::optional<size_t> place) {
+      nodes.push_back(std::move(node));
+      places.push_back(place);
+    };
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      for (OnnxNode& node : before_[i]) add(node, std::nullopt);
+      add(body_.nodes[i], i);
+      for (OnnxNode& node : after_[i]) add(node, std::nullopt);
+    }
+    body_.nodes = std::move(nodes);
+    return places;
+  }
+
+  GraphBody& body_;
+  const ExportSignature& signature_;
+  const ParameterRules& rules_;
+  std::vector<std::vector<OnnxNode>> before_, after_;  // new nodes around each
+  std::map<std::string, CallNodes> calls_;             // by the text of the call, which names its result
+  std::vector<const CallNodes*> order_;
+  std::map<std::string, size_t> held_;  // the place of each initializer that may be a parameter
+  std::set<std::string> names_;         // of all values and tensors
+  std::set<std::string> added_, left_, reported_;
+  std::map<std::pair<std::string, size_t>, std::string> operands_;  // of a restored tensor, of a rank
+  std::vector<std::string> restored_;
+};
+
+}  // namespace
+
+Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules) {
+  if (signature.tensor_of_input.empty()) return {};
+  return Restorer(body, signature, rules).run();
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,32 @@
+#pragma once
+// Gives parameters of the module the tensors back that an exporter's optimiser took from them.
+//
+// PyTorch's default export transposes the weights of linear layers in the file, gives parameters that began with equal
+// values one tensor (the norms of a model that is not trained yet, the layers that nn.TransformerEncoder copies), and
+// removes biases that began as zeros. What nodes were exported from says which parameters their calls take, so that the
+// body can be made what the export without the optimiser holds: linear(%x, %p_fc_weight, %p_fc_bias), of which the file
+// has MatMul(x, val_7), becomes Add(MatMul(x, Transpose(fc.weight)), fc.bias), with the elements of val_7 turned and
+// with zeros.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/model.h"
+#include "frontend/parameter_rules.h"
+#include "frontend/parameters.h"
+
+namespace graphpipe::frontend {
+
+struct Restoration {
+  /// The tensors that are added, and those of tied weights that are read again; each once, in the order of the nodes.
+  std::vector<std::string> names;
+  /// For each node of the body where it stood before; nothing for new ones (Transpose, Unsqueeze, Add).
+  std::vector<std::optional<size_t>> nodes;
+};
+
+/// Changes the body, but for what is not sure; parameters that rules tie to others stay theirs.
+Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules);
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,35 @@
+#pragma once
+// Parameters of the module of which an optimised export has neither a tensor nor a node that takes them. Ties leave
+// such names and so do layers that the outputs do not need; but so do an optimiser that computes values from parameters
+// alone beforehand (the exponential of CLIP's temperature, projected positions), and one that merges two norms of the
+// same input which began alike.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "frontend/model.h"
+#include "frontend/parameter_rules.h"
+#include "frontend/parameters.h"
+
+namespace graphpipe::frontend {
+
+/// Initializers that are rows of a table of parameters, looked up beforehand since their numbers are constants, such as
+/// the positions of GPT-2: they train as the rows do.
+std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignature& signature);
+
+struct UntracedParameters {
+  /// As many or more than remain unexplained: of those of one kind ("weight"), which ones is not known.
+  std::vector<std::string> names;
+  /// How many neither ties to other parameters nor look-ups beforehand may explain.
+  size_t unexplained = 0;
+  /// What shows that the optimiser has folded or merged some; empty where they may as well be unused.
+  std::string evidence;
+};
+
+/// Those of a file of PyTorch's exporter, but for names that rules tie; none of a file without a trace of an optimiser.
+/// Needs: a body after restore_parameters(), and whether that has restored any.
+UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignature& signature,
+                                       const ParameterRules& rules, bool has_restored);
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,177 @@
+// Parameters get the tensors back that an exporter's optimiser took from them.
+
+#include "frontend/restore_parameters.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tests/support/count_ops.h"
+#include "tests/support/exported_models.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+constexpr const char* kEnd = "), kwargs = {})";
+
+std::string call(const std::string& target, const std::string& arguments) {
+  return text(target, "](args = (", arguments, kEnd);
+}
+
+Result<Imported> import_trained(const std::string& model, const std::string& rules = "") {
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  request.spec.parameter_rules = ModelText(rules);
+  return import_bytes(model, request);
+}
+
+std::set<std::string> trained_names(const Result<Imported>& imported) {
+  std::set<std::string> names;
+  for (const auto& [name, decision] : decisions_of(imported))
+    if (decision.trainable) names.insert(name);
+  return names;
+}
+
+const ir::Param& param_of(const ir::Graph& graph, const std::string& name) {
+  for (const ir::ParamId id : graph.param_ids())
+    if (graph.param(id).name.raw() == name) return graph.param(id);
+  FAIL("no parameter " << name);
+  return graph.param(ir::ParamId(0));
+}
+
+std::string shape_of(const ir::Graph& graph, const std::string& name) {
+  std::string dims;
+  for (const ir::Dim dim : graph.value(param_of(graph, name).value).type.shape) dims += text(dim.factor, " ");
+  return dims;
+}
+
+/// Two norms and two products, of which the second may read the tensors of the first.
+Result<Imported> two_layers(const std::string& scale, const std::string& weight, const std::string& bias,
+                            const std::string& rules = "") {
+  return import_trained(
+      exported_model(text("g (float[N,4] x, float[4] n0, float[4] n1, float[4,4] val_7, float[4,4] val_8, float[4] b0, "
+                          "float[4] b1) => (float[N,4] y) { a = LayerNormalization(x, n0) b = Gemm(a, val_7, b0) c = "
+                          "LayerNormalization(b, ",
+                          scale, ") y = Gemm(c, ", weight, bias.empty() ? "" : ", " + bias, ") }"),
+                     {{"a", call("layer_norm.default", "%x, [4], %p_n0")},
+                      {"b", call("linear.default", "%a, %p_w0, %p_b0")},
+                      {"c", call("layer_norm.default", "%b, [4], %p_n1")},
+                      {"y", call("addmm.default", "%p_b1, %c, %p_w1")}},
+                     {"n0", "n1", "w0", "w1", "b0", "b1"}),
+      rules);
+}
+
+}  // namespace
+
+TEST_CASE("parameters that are merged, transposed or left out train under their names") {
+  const std::set<std::string> all = {"n0", "n1", "w0", "w1", "b0", "b1"};
+  // addmm multiplies by its argument as it is, so that a tensor without a name may be anything, and stays one.
+  const std::set<std::string> but_one = {"n0", "n1", "w0", "val_8", "b0", "b1"};
+  CHECK(trained_names(two_layers("n1", "val_8", "b1")) == but_one);
+  CHECK(trained_names(two_layers("n0", "val_8", "b1")) == but_one);
+  CHECK(trained_names(two_layers("n0", "val_8", "b0")) == but_one);
+  CHECK(trained_names(two_layers("n0", "val_8", "")) == but_one);
+  const auto noted = two_layers("n0", "val_8", "");
+  CHECK(reports(noted->notes, Code::kLostByExport, "3 parameters, this one first, have their tensors again"));
+  CHECK_FALSE(reports(two_layers("n0", "val_8", "b1", "n1 tie n0\n")->notes, Code::kLostByExport, "'n1'"));
+  CHECK(trained_names(two_layers("n0", "val_8", "b1", "n1 tie n0\n")).count("n1") == 0);
+}
+
+TEST_CASE("a linear layer's weight is the transpose of what a product reads, and a table's copy is the table") {
+  graphpipe_onnx::ModelProto model;
+  REQUIRE(
+      model.ParseFromString(exported_model("g (int64[N] ids, float[5,3] table, float[3,2] val_7, float[3,5] val_8, "
+                                           "float[3,3] val_9) => (float[N,5] y) { a = "
+                                           "Gather(table, ids) s = MatMul(a, val_9) b = MatMul(s, val_7) z = MatMul(s, "
+                                           "val_8) u = ReduceSum(b) y = Add(z, u) }",
+                                           {{"a", call("embedding.default", "%p_table, %ids")},
+                                            {"s", call("linear.default", "%a, %p_same")},
+                                            {"b", call("linear.default", "%s, %p_w")},
+                                            {"z", call("linear.default", "%s, %p_table")}},
+                                           {"table", "w", "same"})));
+  for (graphpipe_onnx::TensorProto& tensor : *model.mutable_graph()->mutable_initializer())
+    for (int i = 0; i < tensor.float_data_size(); ++i) tensor.set_float_data(i, static_cast<float>(i));
+  const auto imported = import_trained(model.SerializeAsString());
+  CHECK(trained_names(imported) == std::set<std::string>{"table", "w", "same"});
+  CHECK(shape_of(imported->graph, "w") == "2 3 ");
+  CHECK(shape_of(imported->graph, "table") == "5 3 ");
+  CHECK(count_ops(imported->graph, "Transpose") == 3);
+  const std::string& bytes = std::get<ir::InlineData>(param_of(imported->graph, "w").data).bytes;
+  const std::vector<float> turned = {0, 2, 4, 1, 3, 5};
+  CHECK((bytes == std::string(reinterpret_cast<const char*>(turned.data()), turned.size() * sizeof(float))));
+}
+
+TEST_CASE("norms of groups get their vectors back, statistics theirs, and convolutions their biases") {
+  const auto whole = import_trained(
+      exported_model("g (float[N,2,4,4] x, float[6,2,1,1] w, float[6,1,1] val_3, float[6] s) => (float[N,6,4,4] d) { a "
+                     "= Conv(x, w) b = "
+                     "Mul(a, val_3) c = Add(b, val_3) d = BatchNormalization(c, s, s, s, s) }",
+                     {{"a", call("conv2d.default", "%x, %p_w, %p_bias")},
+                      {"b", call("group_norm.default", "%a, 2, %p_scale, %p_shift")},
+                      {"c", call("group_norm.default", "%a, 2, %p_scale, %p_shift")},
+                      {"d", call("_native_batch_norm_legit_no_training.default", "%c, %p_s, %p_t, %b_mean, %b_var")}},
+                     {"w", "bias", "scale", "shift", "s", "t", "buffer mean", "buffer var"}));
+  CHECK(trained_names(whole) == std::set<std::string>{"w", "bias", "scale", "shift", "s", "t"});
+  for (const char* vector : {"scale", "shift", "bias", "t", "mean", "var"})
+    CHECK(shape_of(whole->graph, vector) == "6 ");
+  CHECK(std::get<ir::FilledData>(param_of(whole->graph, "bias").data).value == 0);
+  CHECK(param_of(whole->graph, "mean").kind == ir::ParamKind::kBuffer);
+}
+
+TEST_CASE("a call with one parameter reads that one; where a product's weight is computed, its bias stays lost") {
+  const auto scaled_with = [](const std::string& product) {
+    return import_trained(exported_model(text("g (float[N,4] x, float[4] g, float[4,4] k) => (float[N,4] y) { m = "
+                                              "Exp(k) a = Mul(x, g) b = Mul(a, g) c = ",
+                                              product, " y = Relu(c) }"),
+                                         {{"a", call("mul.Tensor", "%x, %p_g")},
+                                          {"b", call("mul.Tensor", "%a, %p_h")},
+                                          {"c", call("linear.default", "%b, %exp, %p_bias")}},
+                                         {"g", "h", "k", "bias"}));
+  };
+  CHECK(trained_names(scaled_with("MatMul(b, k)")) == std::set<std::string>{"g", "h", "k", "bias"});
+  const auto computed = scaled_with("MatMul(b, m)");
+  REQUIRE_FALSE(computed.ok());
+  CHECK(reports(computed.problems(), Code::kLostByExport, "'bias': this parameter"));
+}
+
+TEST_CASE(
+    "parameters that no node takes: ties and look-ups explain some, what shows an optimiser's work refuses others") {
+  const auto model_of = [](const std::string& norm, const std::vector<std::string>& parameters,
+                           const std::string& positions = "p0") {
+    return import_trained(exported_model(
+        text("g (int64[N] ids, float[5,3] table, float[3] ", positions,
+             ", float[1] exp, float[3,5] val_8) => (float[N,5] y) "
+             "{ a = Gather(table, ids) c = Add(a, ",
+             positions, ") s = Mul(c, exp) z = MatMul(s, val_8) y = Relu(z) }"),
+        {{"a", call("embedding.default", "%p_table, %ids")}, {"z", call("linear.default", norm + ", %p_table")}},
+        parameters));
+  };
+  // The head's other name; the file without a trace of an optimiser says no more.
+  const auto tied = model_of("%s", {"table", "p0", "buffer exp", "head.table"});
+  REQUIRE(tied.ok());
+  CHECK(reports(tied->notes, Code::kLostByExport, "tied to another"));
+  const auto unused = model_of("%s", {"table", "p0", "buffer exp", "pooler.weight", "pooler.bias"});
+  REQUIRE(unused.ok());
+  CHECK(
+      reports(unused->notes, Code::kLostByExport, "2 parameters of the module, this one first, are taken by no node"));
+  const auto folded = model_of("%s", {"table", "p0", "logit_scale"});
+  REQUIRE_FALSE(folded.ok());
+  CHECK(reports(folded.problems(), Code::kLostByExport, "'logit_scale': this parameter"));
+  CHECK(reports(folded.problems(), Code::kLostByExport, "computed 'exp' beforehand"));
+  const auto merged = model_of("%layer_norm_1", {"table", "p0", "buffer exp", "n2.weight", "n2.bias"});
+  REQUIRE_FALSE(merged.ok());
+  CHECK(reports(merged.problems(), Code::kLostByExport, "merged the layer of 'layer_norm_1'"));
+}
+
+TEST_CASE("rows of a table that were looked up beforehand train") {
+  const auto imported = import_trained(exported_model(
+      "g (int64[N] ids, float[5,3] table, float[1,3] embedding_1, float[3,5] val_8) => (float[N,5] y) { a = "
+      "Gather(table, ids) "
+      "c = Add(a, embedding_1) y = MatMul(c, val_8) }",
+      {{"a", call("embedding.default", "%p_table, %ids")}, {"y", call("linear.default", "%c, %p_head.weight")}},
+      {"table", "head.weight", "positions.weight"}));
+  CHECK(trained_names(imported) == std::set<std::string>{"table", "head.weight", "embedding_1"});
+  CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "taken by no node"));
+}
