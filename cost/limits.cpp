@@ -143,7 +143,11 @@ std::string_view name_of(LimitKind kind) {
   return "work";
 }
 
-Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds) {
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double step_seconds) {
+  // An order may hold more in flight than bounds of memory allow, where the code of its stages takes less.
+  const ir::Cluster unlimited = ir::with_memory(given, std::numeric_limits<double>::infinity());
+  const bool is_held_back = step_seconds > iteration_time(graph, unlimited).total() * kOrderSlack;
+  const ir::Cluster& cluster = is_held_back ? given : unlimited;
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
   const IterationTime time = iteration_time(graph, cluster);
   const StageId stage = time.limiting;

@@ -131,6 +131,8 @@ class PlanReader {
     problems_.need_name("planner", plan_.planner = message_.planner());
     problems_.need_name("policy", plan_.policy = message_.policy());
     plan_.profile = decode_name(message_.profile());
+    if (const std::string& schema = message_.cluster().schema(); !schema.empty() && schema != "graphpipe.cluster/1")
+      problems_.add("cluster.schema", "must be graphpipe.cluster/1, is ", quoted(ModelText(schema)));
     if (message_.has_cluster()) plan_.cluster = cluster_of(message_.cluster(), "cluster.", problems_);
   }
 

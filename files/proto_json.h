@@ -38,7 +38,7 @@ std::string encode_name(const ModelText& name);
 ModelText decode_name(std::string_view encoded);
 
 /// The largest whole number that our messages hold, and the most threads that a file may ask for.
-inline constexpr int32_t kMaxOfMessage = std::numeric_limits<int32_t>::max(), kMaxThreads = 4096;
+inline constexpr int32_t kMaxOfMessage = std::numeric_limits<int32_t>::max(), kMaxThreads = 1024;
 /// Needs: 0 <= number <= kMaxOfMessage.
 int32_t narrow(int64_t number);
 

@@ -220,6 +220,7 @@ class Restorer {
 
   /// Where the bias of a product has gone: the product, and the bias as it began. Nothing where anything is added.
   std::optional<std::pair<size_t, Tensor>> find_lost_bias(const CallNodes& of) const {
+    if (!of.call.keywords.empty()) return std::nullopt;  // beta = 0 of addmm leaves its bias out
     const std::optional<size_t> place = bias_argument(of.call.target);
     const std::string name = place ? signature_.tensor_of(of.call.argument(*place)) : std::string();
     if (name.empty() || is_tied(name) || (names_.contains(name) && !added_.contains(name))) return std::nullopt;

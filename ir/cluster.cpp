@@ -1,6 +1,7 @@
 #include "ir/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace graphpipe::ir {
 
@@ -12,6 +13,13 @@ const LinkLevel& Cluster::link(DeviceId a, DeviceId b) const {
     if (a.index() / group == b.index() / group) return level;
   }
   return levels.back();
+}
+
+Cluster with_memory(Cluster cluster, double times) {
+  constexpr double kMost = 1e15;
+  for (Device& device : cluster.devices)
+    device.memory = Bytes(std::llround(std::min(times * static_cast<double>(device.memory.count), kMost)));
+  return cluster;
 }
 
 Cluster equal_devices(int count) {

@@ -285,13 +285,17 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
                         .hint = "give it more time with --time-limit"};
     std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
     if (std::isfinite(shortfall_))
-      why = text("no plan fits the devices: a stage needs ", in_words(shortfall_), " more");
-    return Diagnostic{
-        .code = Code::kNoFeasiblePlan,
-        .message = why,
-        .hint = std::isfinite(shortfall_) ? "use more devices, devices with more memory, or smaller micro-batches"
-                : !cure_.empty()          ? cure_
-                                          : "ask for other stages, replicas or micro-batches, or for more devices"};
+      why = text("no plan was found that fits the devices: in the nearest of those tried a stage needs ",
+                 in_words(shortfall_), " more");
+    return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .message = why,
+                      .hint = std::isfinite(shortfall_)
+                                  ? request_.micro_batch && request_.micro_batch->count > 1
+                                        ? "use more devices, devices with more memory, or a smaller --micro-batch"
+                                        : "use more devices, or devices with more memory"
+                              : !cure_.empty()
+                                  ? cure_
+                                  : "ask for other stages, replicas or micro-batches, or for more devices"};
   }
   std::stable_sort(found_.begin(), found_.end(), is_better);
   const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {

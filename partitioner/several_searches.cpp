@@ -78,6 +78,7 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
     PlanRequest one = rest();
     one.stages = static_cast<int>(request.cluster->devices.size());
     take(plan_in_shape(one, shape));
+    take(plan("sequential", one));
   }
   take(plan("sequential", rest()));
   if (!best) return first;

@@ -1,6 +1,8 @@
 #include "scheduler/build_schedule.h"
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "scheduler/analysis/start_slack.h"
 #include "scheduler/policies/schedule_local_search.h"
@@ -12,6 +14,13 @@ namespace {
 constexpr int64_t kMicroBatchesPerDrain = 512;
 /// Of a schedule of several batches: building longer ones takes minutes.
 constexpr int64_t kMaxMicroBatches = 65'536;
+/// The plan file, in which a forward brings three hundred bytes for each of its four or five actions, stays below what
+/// is read.
+constexpr int64_t kMaxForwards = 131'072;
+
+/// Schedules that take up this part of the memory or more may have less in flight because of the limit; and so much
+/// too high have bounds of memory mostly been seen to be.
+constexpr double kMaybeLimited = 0.5, kUsualSlack = 1.25;
 
 // Where nobody says after how many batches an asynchronous schedule drains.
 int64_t usual_drain_every(const StageGraph& stages) {
@@ -20,12 +29,21 @@ int64_t usual_drain_every(const StageGraph& stages) {
 
 Status check_length(const StageGraph& stages, int64_t batches) {
   const int64_t micro_batches = ir::max_micro_batches(stages);
-  if (batches == 1 || micro_batches <= kMaxMicroBatches / batches) return Ok{};
+  if (batches > 1 && micro_batches > kMaxMicroBatches / batches)
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .message = text(batches, " batches of ", micro_batches, " micro-batches between two drains make a schedule of ",
+                        batches * micro_batches, "; at most ", kMaxMicroBatches, " are ordered"),
+        .hint = text("pass --drain-every ", std::max<int64_t>(1, kMaxMicroBatches / micro_batches), " or less")};
+  int64_t forwards = 0;
+  for (const StageId stage : stages.stage_ids()) forwards += ir::micro_batch_count(stages, stage);
+  if (forwards <= kMaxForwards / batches) return Ok{};
   return Diagnostic{
-      .code = Code::kBadPlan,
-      .message = text(batches, " batches of ", micro_batches, " micro-batches between two drains make a schedule of ",
-                      batches * micro_batches, "; at most ", kMaxMicroBatches, " are ordered"),
-      .hint = text("pass --drain-every ", std::max<int64_t>(1, kMaxMicroBatches / micro_batches), " or less")};
+      .code = Code::kLimitExceeded,
+      .message = text(stages.stages.size(), stages.stages.size() == 1 ? " stage" : " stages", " with ", micro_batches,
+                      " micro-batches run ", forwards * batches, " forwards in a step; at most ", kMaxForwards,
+                      " are ordered"),
+      .hint = "pass a larger --micro-batch or a smaller --batch; runs add up gradients over steps (--accumulate)"};
 }
 
 Diagnostic unknown_policy(const std::string& name) {
@@ -91,6 +109,29 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
     if (!built) return built.problems();
     return OrderedBatches{.stages = std::move(*repeated), .built = std::move(*built)};
   }
+}
+
+bool takes_up(const BuiltSchedule& built, const ir::Cluster& cluster, double part) {
+  for (size_t i = 0; i < built.memory.size(); ++i) {
+    const ir::Device& device = cluster.devices[built.schedule.programs[i].device];
+    if (static_cast<double>(built.memory[i].peak.count) > part * static_cast<double>(device.memory.count)) return true;
+  }
+  return false;
+}
+
+Result<OrderedBatches> order_within_memory(const StageGraph& stages, const ir::Cluster& cluster,
+                                           const BuildOptions& options, int64_t drain_every) {
+  Result<OrderedBatches> best = order_batches(stages, cluster, options, drain_every);
+  const bool may_be_limited =
+      best ? takes_up(best->built, cluster, kMaybeLimited) : best.problems().front().code == Code::kNoFeasiblePlan;
+  if (!may_be_limited) return best;
+  for (const double times : {std::numeric_limits<double>::infinity(), kUsualSlack}) {
+    Result<OrderedBatches> looser = order_batches(stages, ir::with_memory(cluster, times), options, drain_every);
+    if (!looser || takes_up(looser->built, cluster, 1)) continue;
+    if (!best || looser->built.step_seconds() < best->built.step_seconds()) best = std::move(looser);
+    break;  // what fits with less memory holds less in flight
+  }
+  return best;
 }
 
 }  // namespace graphpipe::scheduler

@@ -39,6 +39,9 @@ struct BuiltSchedule {
   double step_seconds() const { return seconds() / static_cast<double>(batches); }
 };
 
+/// Whether a device holds more than this part of its memory at once.
+bool takes_up(const BuiltSchedule& built, const ir::Cluster& cluster, double part);
+
 /// Errors: kUsage for an unknown policy (names the known ones); kBadPlan and kBadSchedule from the steps;
 /// kNoFeasiblePlan where a device's memory is too small.
 Result<BuiltSchedule> build_schedule(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options);
@@ -57,9 +60,15 @@ struct OrderedBatches {
 };
 /// The schedule of a policy from one drain to the next: of one batch, and where the policy is asynchronous of
 /// `drain_every`, or where that is 0 of as many as are usual, or one where these have no schedule and nobody has said
-/// how many samples an update takes. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule would
-/// be too long.
+/// how many samples an update takes. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule
+/// would be too long.
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every);
+
+/// The same; where memory limits what is in flight by the bounds that orders are made by, also without that limit, and
+/// with a little more memory: the fastest that fits the devices by `options.memory`, whose items may be counted
+/// exactly.
+Result<OrderedBatches> order_within_memory(const StageGraph& stages, const ir::Cluster& cluster,
+                                           const BuildOptions& options, int64_t drain_every);
 
 }  // namespace graphpipe::scheduler

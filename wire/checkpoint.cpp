@@ -76,6 +76,7 @@ bool read_line(std::string_view key, std::string_view value, CheckpointRecord& r
   if (key == "plan") return read_digest(value, record.plan);
   if (key == "data") return read_digest(value, record.data);
   if (key == "step") return read_whole(value, record.step) && record.step >= 0;
+  if (key == "batch") return read_whole(value, record.batch) && record.batch > 0;
   if (key == "seed") return read_whole(value, record.seed);
   if (key == "flag") return read_flag(value, record);
   if (key == "losses") return read_losses(value, record.losses);
@@ -97,7 +98,8 @@ std::optional<int64_t> step_of_checkpoint(std::string_view name) {
 
 std::string print_checkpoint(const CheckpointRecord& record) {
   std::string out = std::string(kVersionLine) + "\nmodel " + record.model + "\nplan " + record.plan + "\noptimizer " +
-                    record.optimizer + "\nstep " + std::to_string(record.step) + "\nseed " +
+                    record.optimizer + "\nstep " + std::to_string(record.step) +
+                    (record.batch > 0 ? "\nbatch " + std::to_string(record.batch) : "") + "\nseed " +
                     std::to_string(record.seed) + "\ndata " + record.data + "\n";
   for (const auto& [name, value] : record.flags)
     out.append("flag ").append(name).append(" ").append(value).append("\n");

@@ -18,6 +18,7 @@
 //   plan <64 hex digits>
 //   optimizer adamw
 //   step 40
+//   batch 32
 //   seed 7
 //   data <64 hex digits>
 //   flag --shuffle yes
@@ -47,6 +48,8 @@ struct CheckpointRecord {
   std::string optimizer;
   /// Steps done.
   int64_t step = 0;
+  /// Samples of one; 0 in records that were written before they said it.
+  int64_t batch = 0;
   uint64_t seed = 0;
   /// A digest that tells data from other data; all zeros of synthetic ones, and of a feeder that does not name its own.
   std::string data;

@@ -102,11 +102,8 @@ bool read_fields(Scanner scanner, Fields& fields) {
 }  // namespace
 
 Result<NpyHeader> read_npy_header(std::span<const std::byte> file, const std::string& name) {
-  const auto refusal = [&](std::string why) {
-    return Diagnostic{.code = Code::kMalformedFile,
-                      .origin = ModelText(name),
-                      .message = std::move(why),
-                      .hint = "write it with numpy.save from a C-ordered array"};
+  const auto refusal = [&](std::string why, const char* hint = "write it with numpy.save from a C-ordered array") {
+    return Diagnostic{.code = Code::kMalformedFile, .origin = ModelText(name), .message = std::move(why), .hint = hint};
   };
   const auto byte = [&](size_t index) { return static_cast<size_t>(file[index]); };
   if (file.size() < 10 || std::memcmp(file.data(), "\x93NUMPY", 6) != 0) return refusal("not an .npy file");
@@ -122,6 +119,9 @@ Result<NpyHeader> read_npy_header(std::span<const std::byte> file, const std::st
   const std::string_view words(reinterpret_cast<const char*>(file.data()) + start, length);
   if (!read_fields(Scanner{words}, fields)) return refusal("its header is malformed");
   const std::optional<ElementType> type = type_of(*fields.descr);
+  if (!type && fields.descr->starts_with('>'))
+    return refusal("its numbers are big-endian (" + quoted(ModelText(*fields.descr)) + ")",
+                   "convert it: numpy.save(path, array.astype(array.dtype.newbyteorder('<')))");
   if (!type) return refusal("element type " + quoted(ModelText(*fields.descr)) + " is not supported");
   if (*fields.fortran) return refusal("it is in Fortran order");
 

@@ -199,8 +199,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
     building.searched_actions = scheduler::kSearchedActions;
     search_orders(request, watch, answer);
     building.searched_actions = kActionsOfCandidate;
-    if (options.planner == "auto") partitioner::set_own_terms(request, answer);
   }
+  if (options.planner == "auto") partitioner::set_own_terms(request, answer);
   std::optional<ir::Assignment> several_stages;
   if (options.planner == "auto") several_stages = partitioner::best_of_several_stages(request, watch, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();

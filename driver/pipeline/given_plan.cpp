@@ -1,11 +1,14 @@
 #include "driver/pipeline/given_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "driver/cli/usage.h"
 #include "driver/launch/linked_file.h"
 #include "driver/pipeline/model_spec.h"
 #include "files/plan.h"
+#include "partitioner/planner.h"
+#include "passes/losses/registry.h"
 #include "scheduler/policies/policies.h"
 
 namespace graphpipe::driver {
@@ -59,14 +62,34 @@ Diagnostic other_model(const ir::Plan& plan) {
                     .hint = "make the plan again with `graphpipe plan`"};
 }
 
-Status check_policy(const ir::Plan& plan, const std::string& path) {
-  const bool is_known =
-      plan.policy.empty() || plan.policy == kOwnOrder || scheduler::find_policy(plan.policy) != nullptr;
-  if (is_known) return Ok{};
-  return Diagnostic{.code = Code::kBadPlan,
-                    .origin = ModelText(path),
-                    .message = text("there is no policy ", quoted(ModelText(plan.policy))),
-                    .hint = "correct the field policy: `graphpipe plan --help` lists the names at --policy"};
+Status check_names(const ir::Plan& plan, const std::string& path) {
+  const auto unknown = [&](const char* field, const std::string& name) {
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .origin = ModelText(path),
+        .message = text("there is no ", field, " ", quoted(ModelText(name))),
+        .hint = text("correct the field ", field, ": `graphpipe plan --help` lists the names at --", field)};
+  };
+  if (!plan.policy.empty() && plan.policy != kOwnOrder && scheduler::find_policy(plan.policy) == nullptr)
+    return unknown("policy", plan.policy);
+  if (!plan.planner.empty() && partitioner::find_planner(plan.planner) == nullptr)
+    return unknown("planner", plan.planner);
+  return Ok{};
+}
+
+Diagnostics blaming_file(Diagnostics problems, const Options& asked) {
+  if (asked.plan.plan.empty()) return problems;
+  for (Diagnostic& problem : problems) {
+    const std::string& origin = problem.origin.raw();
+    const std::string flag = origin.substr(0, origin.find(' '));
+    if (problem.code != Code::kUsage || !flag.starts_with("--") || asked.given.contains(flag)) continue;
+    problem.message =
+        text("as ", quoted(problem.origin), " the plan's fields ask for what cannot be: ", problem.message);
+    problem.hint = "correct the field of the plan, or make it again with `graphpipe plan`";
+    problem.origin = ModelText(plan_file_of(asked.plan.plan));
+    problem.code = Code::kBadPlan;
+  }
+  return problems;
 }
 
 Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
@@ -88,23 +111,47 @@ Diagnostics of_file(Diagnostics problems, const std::string& path) {
   return problems;
 }
 
-Status check_item_sizes(const ir::Plan& plan) {
-  const int64_t batch = plan.batch.count;
+namespace {
+
+/// The samples of the micro-batch that this one lies in, or of the replica's part of it, as the stage divides the
+/// batch.
+wire::SampleRange said_range(const ir::Plan& plan, const ir::Action& action) {
+  const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(static_cast<size_t>(action.stage))];
+  const int64_t batch = plan.batch.count, size = choice.micro_batch.count;
+  const int64_t begin = action.range.first / batch * batch, place = action.range.first % batch / size * size;
+  const int64_t samples = std::min(size, batch - place), first = begin + place;
+  if (choice.mode == ir::ReplicaMode::kRoundRobin) return {first, first + samples};
+  const auto replicas = static_cast<int64_t>(choice.devices.size());
+  return {first + action.replica * samples / replicas, first + (action.replica + 1) * samples / replicas};
+}
+
+}  // namespace
+
+Status check_edits(const ir::Plan& plan) {
+  constexpr const char* kHint = "remove the plan's schedule, so that the policy orders it anew, or write back the ";
+  if (plan.schedule->policy != plan.policy)
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText("policy"),
+                      .message = text("it is ", quoted(ModelText(plan.policy)), ", and the plan's schedule is one of ",
+                                      quoted(ModelText(plan.schedule->policy))),
+                      .hint = text(kHint, "name")};
   for (const ir::Program& program : plan.schedule->programs)
     for (const ir::Action& action : program.actions) {
       const auto stage = static_cast<size_t>(action.stage);
       if (action.op != ir::ActionOp::kForward || stage >= plan.assignment.choice.size()) continue;
+      if (action.range == said_range(plan, action)) continue;
       const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(stage)];
-      const int64_t size = action.range.size(), said = choice.micro_batch.count;
-      // Replicas may divide a micro-batch, and the last one of a batch may be shorter.
-      const bool is_part = choice.devices.size() > 1 || action.range.last % batch == 0;
-      if (size <= said && (size == said || is_part)) continue;
-      return Diagnostic{
-          .code = Code::kBadPlan,
-          .origin = ModelText(text("stages[", stage, "].micro_batch")),
-          .message = text("it is ", said, ", and the plan's schedule runs ", size,
-                          " samples together: ", ir::print_action(action), " on device ", program.device),
-          .hint = "remove the plan's schedule, so that the policy orders it anew, or write back the number"};
+      const std::string replicas =
+          choice.devices.size() == 1
+              ? ""
+              : text(", of ", choice.devices.size(), " replicas that ",
+                     choice.mode == ir::ReplicaMode::kSplit ? "divide each" : "take turns (replica_mode)");
+      return Diagnostic{.code = Code::kBadPlan,
+                        .origin = ModelText(text("stages[", stage, "].micro_batch")),
+                        .message = text("it is ", choice.micro_batch, replicas, ", and the plan's schedule runs ",
+                                        action.range.size(), " samples together: ", ir::print_action(action),
+                                        " on device ", program.device),
+                        .hint = text(kHint, "number")};
     }
   return Ok{};
 }
@@ -122,7 +169,8 @@ Result<GivenPlan> GivenPlan::read(const Options& options) {
   if (options.plan.plan.empty()) return given;
   given.path_ = plan_file_of(options.plan.plan);
   GP_TRY(given.plan_, files::read_plan(given.path_));
-  GP_TRY_VOID(check_policy(*given.plan_, given.path_));
+  GP_TRY_VOID(check_names(*given.plan_, given.path_));
+  if (!given.plan_->spec.loss.kind.empty()) GP_TRY_VOID(given.named(passes::check_loss(given.plan_->spec.loss)));
   execute_as(*given.plan_, options.plan.execute);
   if (!options.plan.order.file.empty()) given.plan_->schedule.reset();
   return given;

@@ -12,18 +12,22 @@ namespace graphpipe::driver {
 Diagnostic other_model(const ir::Plan& plan);
 Diagnostic other_profile(const std::string& path);
 
-/// Errors: kBadPlan for a policy that there is not.
-Status check_policy(const ir::Plan& plan, const std::string& path);
+/// Errors: kBadPlan for a policy or a planner that there is not.
+Status check_names(const ir::Plan& plan, const std::string& path);
 /// The problems, of which those of no other place name the file.
 Diagnostics of_file(Diagnostics problems, const std::string& path);
+
+/// Flags that the user did not give stand for fields of the plan file (GivenPlan::completed): their problems are the
+/// file's, kBadPlan in place of kUsage.
+Diagnostics blaming_file(Diagnostics problems, const Options& asked);
 
 /// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads:
 /// kBadPlan.
 Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
 
-/// Whether the schedule runs the micro-batches that the stages say, which a user may have edited without it. Needs: a
-/// schedule whose stages there are. Errors: kBadPlan.
-Status check_item_sizes(const ir::Plan& plan);
+/// Whether the schedule is of the policy, and runs the micro-batches, that the plan says, which a user may have edited
+/// without it. Needs: a schedule whose stages there are. Errors: kBadPlan.
+Status check_edits(const ir::Plan& plan);
 
 /// The same cut executed as "graph" or "chain", in place of what the plan says: then it is ordered anew, by its own
 /// policy where no flag names another. "" changes nothing. Returns whether it changed something.
@@ -31,7 +35,8 @@ bool execute_as(ir::Plan& plan, std::string_view execution);
 
 class GivenPlan {
  public:
-  /// The file of --plan; none without the flag. Errors: those of reading it; kBadPlan for a policy that there is not.
+  /// The file of --plan; none without the flag. Errors: those of reading it; kBadPlan for a policy or a planner that
+  /// there is not.
   static Result<GivenPlan> read(const Options& options);
 
   explicit operator bool() const { return plan_.has_value(); }

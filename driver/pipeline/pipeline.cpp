@@ -1,11 +1,8 @@
 #include "driver/pipeline/pipeline.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <limits>
-#include <memory>
 
 #include "codegen/memory_walk.h"
 #include "cost/lower_bound.h"
@@ -14,21 +11,18 @@
 #include "driver/launch/digest.h"
 #include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
-#include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/order_file.h"
 #include "driver/pipeline/scope_notes.h"
+#include "driver/pipeline/search_plan.h"
 #include "driver/pipeline/stage_modules.h"
-#include "driver/pipeline/yardstick.h"
 #include "driver/report/search_line.h"
 #include "files/plan.h"
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
-#include "partitioner/min_memory.h"
 #include "scheduler/memory/arena.h"
-#include "support/stopwatch.h"
 #include "support/units.h"
 #include "wire/manifest.h"
 #include "wire/optimizers.h"
@@ -37,8 +31,6 @@ namespace graphpipe::driver {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kMaxMemory = 1e18;
 
 // At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
 double state_per_weight_byte(const ir::Graph& graph, const std::string& optimizer) {
@@ -142,19 +134,6 @@ void note_idle_devices(Pipeline& pipeline) {
 }
 
 // What the other plan comes to; nothing where it has no schedule after all.
-void add_beside(Pipeline& pipeline, ir::Assignment assignment) {
-  const auto stages = ir::build_stage_graph(pipeline.priced, assignment);
-  if (!stages) return;
-  const auto built = scheduler::build_schedule(*stages, pipeline.plan.cluster,
-                                               build_options(pipeline.plan.policy, pipeline.priced, pipeline.order));
-  if (!built) return;
-  pipeline.beside = {.stages = stages->stages.size(),
-                     .micro_batch = assignment.choice[ir::StageId(0u)].micro_batch.count,
-                     .step_seconds = built->step_seconds()};
-  for (const scheduler::DeviceMemory& memory : built->memory)
-    pipeline.beside->peak_bytes = std::max(pipeline.beside->peak_bytes, memory.peak.count);
-}
-
 // Programs are written of whole operators; only profiles have prices of divided ones.
 Status check_whole_operators(const ir::Plan& plan) {
   for (const ir::StageId s : ids<ir::StageId>(plan.assignment.choice.size()))
@@ -192,7 +171,7 @@ Result<scheduler::BuiltSchedule> take_order(const Pipeline& pipeline, const sche
 // A schedule of the batches between two drains.
 Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const scheduler::BuildOptions& options) {
   GP_TRY(scheduler::OrderedBatches ordered,
-         scheduler::order_batches(pipeline.stages, pipeline.plan.cluster, options, pipeline.order.drain_every));
+         scheduler::order_within_memory(pipeline.stages, pipeline.plan.cluster, options, pipeline.order.drain_every));
   pipeline.plan.drain_every = ordered.built.batches;
   pipeline.stages = std::move(ordered.stages);
   return std::move(ordered.built);
@@ -218,7 +197,7 @@ Status derive(Pipeline& pipeline) {
   scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
   GP_TRY(options.memory.item, counted_items(pipeline));
   if (plan.schedule) {
-    GP_TRY_VOID(check_item_sizes(plan));
+    GP_TRY_VOID(check_edits(plan));
     GP_TRY(pipeline.stages, ir::with_batches(std::move(pipeline.stages), plan.drain_every));
     GP_TRY(pipeline.built, examine(pipeline.stages, plan.cluster, *plan.schedule, options));
   } else {
@@ -273,136 +252,7 @@ Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines
 
 namespace {
 
-/// How long plans are compared by their own code and order where one fits, and where none does so far.
-constexpr double kMaxSecondsToCompare = 3, kMaxSecondsToFit = 20;
-
-// The cluster with devices of so many times the memory.
-ir::Cluster with_memory(ir::Cluster cluster, double times) {
-  for (ir::Device& device : cluster.devices)
-    device.memory = Bytes(std::llround(std::min(times * static_cast<double>(device.memory.count), kMaxMemory)));
-  return cluster;
-}
-
-/// How long the searches of one plan take together, and who hears of the plans that one of them times.
-struct Search {
-  Stopwatch watch;
-  SearchLine* line = nullptr;
-  /// The search ranks plans with more memory than devices have: the best of those that fit is not its first.
-  bool beyond_bounds = false;
-  /// The first plan of the last search fits.
-  bool first_fits = false;
-};
-
-/// That no plan fits the memory, or that the plan's policy has no order for it.
-bool has_no_schedule(const Status& status) {
-  return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
-}
-
-// Makes the first of the assignments whose code fits the memory the pipeline's plan, or the fastest where the search
-// went beyond it. Errors, where none fits: those of the first.
-Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, const PlanOptions& options,
-                    Search& search) {
-  const Stopwatch watch;
-  Status first = Ok{};
-  std::optional<size_t> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < assignments.size(); ++i) {
-    const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
-                         watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
-    if (i > 0 && (is_late || interrupted())) break;
-    pipeline.plan.assignment = assignments[i];
-    pipeline.plan.schedule.reset();
-    const Status derived = derive(pipeline);
-    if (i == 0) first = derived;
-    if (i == 0) search.first_fits = derived.ok();
-    if (has_no_schedule(derived)) continue;
-    if (!derived.ok()) break;
-    if (!search.beyond_bounds) return Ok{};
-    if (pipeline.built.step_seconds() >= least) continue;
-    least = pipeline.built.step_seconds();
-    best = i;
-  }
-  if (!best) return first;
-  pipeline.plan.assignment = std::move(assignments[*best]);
-  pipeline.plan.schedule.reset();
-  return derive(pipeline);
-}
-
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, Search& search) {
-  PlanOptions rest = options;
-  // A search that begins when the time is over takes what needs none.
-  if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
-  pipeline.search_seconds += choice.search_seconds;
-  pipeline.complete = choice.complete;
-  choice.others.insert(choice.others.begin(), std::move(choice.assignment));
-  GP_TRY_VOID(take_fitting(pipeline, std::move(choice.others), options, search));
-  const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
-  if (is_one_stage && choice.several_stages) add_beside(pipeline, *choice.several_stages);
-  return Ok{};
-}
-
-// Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So much
-// too high have bounds been seen to be, mostly and at most; and where the fastest plans of these do not fit, they hide
-// slower ones that do, which a search with less slack finds.
-constexpr double kUsualSlack = 1.25;
-constexpr std::array kSlacks = {kUsualSlack, 1.7, 1.1};
-/// Where a plan is known, the second of these searches and the third begin no later than this after all began.
-constexpr double kMaxSecondsBeyond = 8;
-
-bool is_short_of_memory(const Pipeline& pipeline) {
-  // Stages recompute only where memory asks for it.
-  if (std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute)) return true;
-  const auto& devices = pipeline.plan.cluster.devices;
-  for (size_t i = 0; i < pipeline.built.memory.size() && i < devices.size(); ++i)
-    if (kUsualSlack * static_cast<double>(pipeline.built.memory[i].peak.count) >
-        static_cast<double>(devices[ir::DeviceId(i)].memory.count))
-      return true;
-  return false;
-}
-
-// Searches once more where devices have so many times the memory, from the plan as it was asked for: the search may
-// have passed over faster plans that fit. Keeps the plan that it finds where that fits and is faster.
-Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
-                            double slack) {
-  const double step = pipeline.built.step_seconds();
-  ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
-  const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
-  const Status found = plan_for(pipeline, options, with_memory(known.cluster, slack), search);
-  if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
-  if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
-  pipeline.plan = std::move(known);
-  pipeline.plan.schedule.reset();
-  pipeline.beside = beside;
-  return derive(pipeline);
-}
-
-Status plan_within_memory(Pipeline& pipeline, const PlanOptions& options, SearchLine& line) {
-  const ir::Plan asked = pipeline.plan;
-  // No slack: these bytes are exact.
-  GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
-  Search search{.watch = {}, .line = &line};
-  const Status first = plan_for(pipeline, options, asked.cluster, search);
-  search.line = nullptr;  // from here on plans are timed that may not fit
-  search.beyond_bounds = true;
-  search.first_fits = false;  // by its bound; by their code faster ones may
-  Status found = first;
-  for (const double slack : kSlacks) {
-    if (found.ok()) {
-      if (!pipeline.complete || search.first_fits || !is_short_of_memory(pipeline)) break;
-      if (slack != kUsualSlack && search.watch.seconds() > kMaxSecondsBeyond) break;
-      GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
-    } else if (has_no_schedule(found)) {
-      pipeline.plan = asked;
-      found = plan_for(pipeline, options, with_memory(asked.cluster, slack), search);
-    }
-  }
-  return found.ok() || !has_no_schedule(found) ? found : first;
-}
-
-}  // namespace
-
-Result<Pipeline> make_pipeline(const Options& asked) {
+Result<Pipeline> make_pipeline_of(const Options& asked) {
   GP_TRY(const GivenPlan given, GivenPlan::read(asked));
   const Options options = given.completed(asked);
   GP_TRY_VOID(check_order(options.plan.policy, options.plan.order));
@@ -412,7 +262,7 @@ Result<Pipeline> make_pipeline(const Options& asked) {
     GP_TRY_VOID(given.named(derive(pipeline)));
   } else {
     SearchLine line(options);
-    GP_TRY_VOID(plan_within_memory(pipeline, options.plan, line));
+    GP_TRY_VOID(search_plan(pipeline, options.plan, &line));
     note_idle_devices(pipeline);
   }
   GP_TRY(pipeline.modules, stage_modules(pipeline));
@@ -420,6 +270,13 @@ Result<Pipeline> make_pipeline(const Options& asked) {
   for (Diagnostic& note : scope_notes(pipeline.model.graph, pipeline.priced, &pipeline.stages))
     pipeline.model.notes.push_back(std::move(note));
   return pipeline;
+}
+
+}  // namespace
+
+Result<Pipeline> make_pipeline(const Options& asked) {
+  Result<Pipeline> pipeline = make_pipeline_of(asked);
+  return pipeline ? std::move(pipeline) : blaming_file(pipeline.problems(), asked);
 }
 
 Result<Pipeline> load_pipeline(const std::string& path, const std::string& trusted_root, std::string_view execution) {
@@ -440,7 +297,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                           "`graphpipe plan --plan FILE` simulates it again, with the --profile and "
                           "--profile-format that it was made with, or with the model"};
   }
-  GP_TRY_VOID(check_policy(plan, path));
+  GP_TRY_VOID(check_names(plan, path));
   if (execute_as(plan, execution) && scheduler::find_policy(plan.policy) == nullptr)
     return Diagnostic{.code = Code::kBadPlan,
                       .origin = ModelText(path),

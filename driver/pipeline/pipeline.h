@@ -12,6 +12,7 @@
 #include "ir/plan.h"
 #include "ir/plan_graph.h"
 #include "ir/stage_graph.h"
+#include "partitioner/planner.h"
 #include "scheduler/analysis/steady_state.h"
 #include "scheduler/build_schedule.h"
 
@@ -47,6 +48,8 @@ struct Pipeline {
   /// `model_bound`.
   double step_bound = 0, model_bound = 0;
   double search_seconds = 0;
+  /// What the planner that was asked went by.
+  partitioner::OwnTerms terms;
   /// Of asynchronous schedules.
   std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.

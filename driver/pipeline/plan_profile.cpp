@@ -72,13 +72,27 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
           .fits = may_run || (plan.own && plan.own->fits)};
 }
 
-Status ProfileProblem::schedule_problems(const partitioner::PlanCandidate& plan) const {
+Result<ProfileProblem::Scheduled> ProfileProblem::scheduled(const partitioner::PlanCandidate& plan) const {
   GP_TRY(Priced folded, priced(plan.assignment));
-  GP_TRY(const ir::StageGraph stages, ir::build_stage_graph(folded.graph, folded.assignment));
-  const auto built =
-      scheduler::build_schedule(stages, cluster_for(folded), build_options(options_.plan.policy, folded.graph));
-  if (!built) return built.problems();
+  GP_TRY(ir::StageGraph stages, ir::build_stage_graph(folded.graph, folded.assignment));
+  const ir::Cluster cluster = cluster_for(folded);
+  const scheduler::BuildOptions build = build_options(options_.plan.policy, folded.graph);
+  GP_TRY(scheduler::BuiltSchedule built, scheduler::build_schedule(stages, cluster, build));
+  return Scheduled{.stages = std::move(stages), .cluster = cluster, .options = build, .built = std::move(built)};
+}
+
+Status ProfileProblem::schedule_problems(const partitioner::PlanCandidate& plan) const {
+  const auto found = scheduled(plan);
+  if (!found) return found.problems();
   return Ok{};
+}
+
+std::optional<scheduler::SteadyState> ProfileProblem::steady_of(const partitioner::PlanCandidate& plan) const {
+  const scheduler::Policy* policy = scheduler::find_policy(options_.plan.policy);
+  if (policy == nullptr || !policy->asynchronous) return std::nullopt;
+  const auto found = scheduled(plan);
+  if (!found) return std::nullopt;
+  return scheduler::steady_state(found->stages, found->cluster, found->options, found->built.schedule);
 }
 
 std::string ProfileProblem::limit_of(const partitioner::PlanCandidate& plan) const {
@@ -187,6 +201,8 @@ JsonObject profile_json(const Options& options, const ProfileProblem& problem, c
   object.add("objective", plan.own->objective).add("unit", std::string(plan.own->unit));
   object.add("bound", plan.own->bound).add("gap", plan.own->gap).add("stages", stages);
   object.add("search_seconds", answer.search_seconds).add("simulated_step", plan.step_seconds);
+  if (const auto steady = problem.steady_of(plan))
+    object.add("steady_step", steady->step_seconds).add("steady_update", steady->update_seconds);
   object.add("execute", std::string(ir::execution_name(problem.profile().graph.execution)));
   object.add("micro_batches", problem.micro_batches()).add("devices", problem.devices());
   object.add("fits_memory", plan.fits);
@@ -213,6 +229,7 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
                      100 * own.gap, human_seconds(answer.search_seconds),
                      answer.stopped.empty() ? "" : "; " + answer.stopped);
   out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
+  if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);
   if (!plan.fits) out += "the plan does not fit the memory of the devices; it is timed as if it did\n";
   if (const std::string limit = problem.limit_of(plan); !limit.empty()) out += "limited by " + limit + "\n";
   return out;
@@ -271,7 +288,7 @@ Status take_machine(const ir::Cluster& machine, Options& options) {
 Result<Options> completed(Options options) {
   if (options.plan.plan.empty()) return options;
   GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
-  GP_TRY_VOID(check_policy(plan, options.plan.plan));
+  GP_TRY_VOID(check_names(plan, options.plan.plan));
   if (!options.given.contains("--policy") && scheduler::find_policy(plan.policy) != nullptr)
     options.plan.policy = plan.policy;
   if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))

@@ -3,11 +3,13 @@
 // projects, in the terms of the planner asked for and by the common yardstick.
 
 #include <memory>
+#include <optional>
 
 #include "cost/fold.h"
 #include "driver/cli/options.h"
 #include "ir/imported_profile.h"
 #include "partitioner/planner.h"
+#include "scheduler/analysis/steady_state.h"
 
 namespace graphpipe::driver {
 
@@ -36,6 +38,8 @@ class ProfileProblem {
   std::string limit_of(const partitioner::PlanCandidate& plan) const;
   /// Why the policy has no schedule for a plan; Ok where it has one.
   Status schedule_problems(const partitioner::PlanCandidate& plan) const;
+  /// Of asynchronous policies: what batches take that follow each other without draining.
+  std::optional<scheduler::SteadyState> steady_of(const partitioner::PlanCandidate& plan) const;
   bool is_on_cpu(const ir::StageChoice& choice) const {
     return choice.devices.front().index() >= static_cast<size_t>(devices_);
   }
@@ -55,6 +59,14 @@ class ProfileProblem {
     ir::Assignment assignment;
   };
   Result<Priced> priced(const ir::Assignment& assignment) const;
+  /// The schedule of a priced plan, of the policy asked for.
+  struct Scheduled {
+    ir::StageGraph stages;
+    ir::Cluster cluster;
+    scheduler::BuildOptions options;
+    scheduler::BuiltSchedule built;
+  };
+  Result<Scheduled> scheduled(const partitioner::PlanCandidate& plan) const;
   double step_in_search(const ir::Assignment& assignment) const;
   partitioner::PlanMeasure measure(const partitioner::PlanCandidate& plan) const;
   /// The machine; without a limit of memory for a plan that cannot keep to it with any number of micro-batches in

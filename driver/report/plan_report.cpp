@@ -159,6 +159,11 @@ double item_seconds(const ir::Stage& stage) {
   return stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
 }
 
+std::string steady_line(const scheduler::SteadyState& steady) {
+  return fmt::format("where batches follow each other without draining: {} per batch, {} per update\n",
+                     human_seconds(steady.step_seconds), human_seconds(steady.update_seconds));
+}
+
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
   if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
@@ -171,9 +176,7 @@ std::string plan_text(const Pipeline& pipeline) {
   out += fmt::format("simulated step {}, idle {:.1f} %", human_seconds(step), 100 * metrics.bubble_of_makespan);
   if (pipeline.built.batches > 1) out += fmt::format("; the pipeline drains every {} steps", pipeline.built.batches);
   out += "\n";
-  if (pipeline.steady)
-    out += fmt::format("where batches follow each other without draining: {} per batch, {} per update\n",
-                       human_seconds(pipeline.steady->step_seconds), human_seconds(pipeline.steady->update_seconds));
+  if (pipeline.steady) out += steady_line(*pipeline.steady);
   if (const double shared = step_on_cores(pipeline); shared > step)
     out +=
         fmt::format("simulated as if every process had cores of its own; on the {} of this machine no less than {}\n",

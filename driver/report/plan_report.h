@@ -19,6 +19,9 @@ std::string devices_text(const ir::StageChoice& choice);
 /// "device 3", "devices 0 to 1023", "devices 0, 4, 8 and 5 more".
 std::string names_of_devices(const ir::StageChoice& choice);
 
+/// "where batches follow each other without draining: ...", a line.
+std::string steady_line(const scheduler::SteadyState& steady);
+
 std::string plan_text(const Pipeline& pipeline);
 /// planner, policy, stages, simulated_step, bound, gap, limit, peak_bytes, ...
 JsonObject plan_json(const Pipeline& pipeline);

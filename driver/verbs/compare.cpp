@@ -12,11 +12,11 @@
 #include "driver/cli/suggestion.h"
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
-#include "driver/pipeline/choose.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
 #include "driver/pipeline/scope_notes.h"
+#include "driver/pipeline/search_plan.h"
 #include "driver/report/report.h"
 #include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
@@ -31,27 +31,25 @@ struct Contender {
   Diagnostics problems;                      // why there is no plan; empty where there is one
   double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
   std::string unit;
-  double step = 0;         // simulated seconds
-  double steady = 0;       // of asynchronous policies: seconds per batch without draining; else 0
-  int64_t peak_bytes = 0;  // of the fullest device
+  double step = 0;                               // simulated seconds
+  std::optional<scheduler::SteadyState> steady;  // of asynchronous policies
+  int64_t peak_bytes = 0;                        // of the fullest device
   size_t stages = 0;
   double search_seconds = 0;
   bool complete = true;
   bool fits = true;  // of profiles: a plan that does not fit the memory is timed as if it did
 };
 
-// "a,b" as a list of known names.
+// "a,b" as a list of known names, each once.
 Result<std::vector<std::string>> names_of(const std::string& flag, const std::string& list,
                                           const std::vector<std::string>& known) {
   std::vector<std::string> names;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    names.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-    if (std::ranges::find(known, names.back()) != known.end()) continue;
-    return usage(flag + " " + list,
-                 text("there is no ", quoted(ModelText(names.back())), suggestion(names.back(), known)),
-                 "separate names by commas; `graphpipe plan --help` lists them");
+  for (const std::string_view part : split(list, ",")) {
+    const std::string name(part);
+    if (std::ranges::find(known, name) == known.end())
+      return usage(flag + " " + list, text("there is no ", quoted(ModelText(name)), suggestion(name, known)),
+                   "separate names by commas; `graphpipe plan --help` lists them");
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   return names;
 }
@@ -99,17 +97,17 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   plan.planner = pipeline.plan.planner = contender.planner;
   plan.policy = pipeline.plan.policy = contender.policy;
   pipeline.plan.schedule.reset();
-  GP_TRY(Choice choice, choose_assignment(plan, pipeline.priced, pipeline.plan.cluster));
-  contender.objective = choice.terms.objective;
-  contender.bound = choice.terms.bound;
-  contender.gap = choice.terms.gap;
-  contender.unit = choice.terms.unit;
-  contender.search_seconds = choice.search_seconds;
-  contender.complete = choice.complete;
-  pipeline.plan.assignment = std::move(choice.assignment);
-  GP_TRY_VOID(derive(pipeline));
+  pipeline.search_seconds = 0;
+  pipeline.beside.reset();
+  GP_TRY_VOID(search_plan(pipeline, plan, nullptr));
+  contender.objective = pipeline.terms.objective;
+  contender.bound = pipeline.terms.bound;
+  contender.gap = pipeline.terms.gap;
+  contender.unit = pipeline.terms.unit;
+  contender.search_seconds = pipeline.search_seconds;
+  contender.complete = pipeline.complete;
   contender.step = pipeline.built.step_seconds();
-  if (pipeline.steady) contender.steady = pipeline.steady->step_seconds;
+  contender.steady = pipeline.steady;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
     contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
   contender.stages = pipeline.stages.stages.size();
@@ -128,6 +126,7 @@ Status contend(const Options&, const ProfileProblem& problem, Contender& contend
   contender.gap = plan.own->gap;
   contender.unit = plan.own->unit;
   contender.step = plan.step_seconds;
+  contender.steady = problem.steady_of(plan);
   contender.stages = plan.assignment.choice.size();
   contender.search_seconds = answer.search_seconds;
   contender.complete = answer.complete;
@@ -198,7 +197,8 @@ JsonObject contender_json(const Contender& contender, bool best) {
     return object.add("error", Terminal::encode_text(contender.problems.front().message).str());
   object.add("objective", contender.objective).add("unit", contender.unit).add("bound", contender.bound);
   object.add("gap", contender.gap).add("simulated_step", contender.step);
-  if (contender.steady > 0) object.add("steady_step", contender.steady);
+  if (contender.steady)
+    object.add("steady_step", contender.steady->step_seconds).add("steady_update", contender.steady->update_seconds);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
   return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
@@ -217,7 +217,7 @@ bool is_winner(const std::vector<Contender>& sorted, const Contender& contender)
 
 std::string contender_table(const std::vector<Contender>& contenders) {
   std::vector<double> steps, peaks, searches;
-  const bool any_steady = std::ranges::any_of(contenders, [](const Contender& c) { return c.steady > 0; });
+  const bool any_steady = std::ranges::any_of(contenders, [](const Contender& c) { return c.steady.has_value(); });
   for (const Contender& contender : contenders) {
     if (!contender.problems.empty()) continue;
     steps.push_back(contender.step);
@@ -245,12 +245,12 @@ std::string contender_table(const std::vector<Contender>& contenders) {
     };
     remark_on(!contender.fits, "does not fit");
     remark_on(!contender.complete, "ended early");
-    remark_on(contender.steady > 0, "asynchronous");  // it trains other weights than the others
+    remark_on(contender.steady.has_value(), "asynchronous");  // it trains other weights than the others
     rows.push_back({is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy,
                     step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
                     std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),
                     search.cell(contender.search_seconds), remark});
-    add_steady(step.cell(contender.steady));
+    add_steady(step.cell(contender.steady ? contender.steady->step_seconds : 0));
   }
   return (rows.size() > 1 ? table(rows) : "") + failures;
 }

@@ -23,6 +23,18 @@ constexpr int64_t kMaxExhaustivePlans = 20'000;
 /// Plans that the local search starts from: fewer where each takes longer.
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 
+/// Of what all searches say where none has a plan: the first of each kind, without what some planner does not take.
+Diagnostics most_telling(const Diagnostics& refusals) {
+  Diagnostics told;
+  const bool all_usage = std::ranges::all_of(refusals, [](const auto& each) { return each.code == Code::kUsage; });
+  for (const Diagnostic& problem : refusals) {
+    const bool is_of_planner = problem.code == Code::kUsage && !all_usage;
+    if (!is_of_planner && std::ranges::find(told, problem.code, &Diagnostic::code) == told.end())
+      told.push_back(problem);
+  }
+  return told;
+}
+
 class AutoPlanner {
  public:
   explicit AutoPlanner(const PlanRequest& request)
@@ -34,10 +46,7 @@ class AutoPlanner {
     Diagnostics refusals;
     const auto take = [&](Result<PlanAnswer> answer) {
       if (answer.ok()) merge_answers(best, std::move(*answer));
-      else
-        for (const Diagnostic& problem : answer.problems())
-          if (std::ranges::find(refusals, problem.message, &Diagnostic::message) == refusals.end())
-            refusals.push_back(problem);
+      else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
     for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
@@ -59,7 +68,7 @@ class AutoPlanner {
     if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
-    if (!best) return refusals;
+    if (!best) return most_telling(refusals);
     best->complete = best->complete && !deadline_.passed();
     set_own_terms(request_, *best);
     best->search_seconds = watch_.seconds();

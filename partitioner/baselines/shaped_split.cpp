@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "partitioner/baselines/simple_planners.h"
 #include "partitioner/candidates.h"
 #include "support/units.h"
 
@@ -70,6 +71,7 @@ Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
   if (shape == StageShape::kReplicas || shape == StageShape::kBidirectional)
     GP_TRY_VOID(expect_no_scopes(*request.graph));
   GP_TRY(const int stages, stages_of_shape(shape, request.stages, devices));
+  if (shape == StageShape::kReplicas) return plan_data_parallel(request);
   // The cut is made for as many devices as stages, whose memory the schedule's check limits afterwards.
   ir::Cluster line = *request.cluster;
   ir::Device one = line.devices[ir::DeviceId(size_t{0})];

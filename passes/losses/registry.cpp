@@ -85,6 +85,7 @@ Status check_loss(const ir::LossSpec& spec) {
     return bad_loss(spec.output, std::move(message), "write " + loss_forms());
   };
   if (loss == nullptr) return bad(text("there is no loss ", quoted(ModelText(spec.kind))));
+  if (spec.output.empty()) return bad(text("the loss ", spec.kind, " needs an output"));
   if (spec.label.empty() == loss->takes_label)
     return bad(text("the loss ", spec.kind, loss->takes_label ? " needs a label" : " takes no label"));
   for (const auto& [name, value] : spec.options) {

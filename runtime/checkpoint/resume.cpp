@@ -63,6 +63,13 @@ void check_same_training(const FoundCheckpoint& found, const wire::CheckpointRec
   if (record.seed != run.seed)
     refuse_resume(path, text("the checkpoint's run had --seed ", record.seed, ", this one has ", run.seed), hint);
   if (record.data != run.data && !is_fed) refuse_resume(path, "the checkpoint's run trained on other data", hint);
+  if (record.batch > 0 && record.batch != run.batch)
+    refuse_resume(
+        path, text("the checkpoint's run had steps of ", record.batch, " samples, this plan has steps of ", run.batch),
+        text("compile with --batch ", record.batch,
+             ", or say --resume-changed: steps are counted, so that it goes "
+             "on at sample ",
+             record.step * run.batch));
   if (record.flags != run.flags)
     refuse_resume(path, text("the checkpoint's run had ", flags_text(record), ", this one has ", flags_text(run)),
                   hint);
@@ -90,6 +97,7 @@ wire::CheckpointRecord record_of_run(const PlanTable& plan, const wire::RunOptio
   wire::CheckpointRecord record{.model = weights_digest(folder),
                                 .plan = plan.plan_digest,
                                 .optimizer = std::string(plan.optimizer),
+                                .batch = plan.batch,
                                 .seed = seed_of(plan, options),
                                 .data = data_digest(options.data.folder)};
   const wire::RunOptions defaults;

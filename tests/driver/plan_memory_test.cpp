@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -163,4 +164,31 @@ TEST_CASE("a device without work is refused before anything is written") {
   CHECK(written.problems().front().code == Code::kBadPlan);
   CHECK(written.problems().front().message.find("has nothing to do") != std::string::npos);
   CHECK(!std::filesystem::exists(folder));
+}
+
+TEST_CASE("a limit of memory that the fastest plan just keeps to changes nothing") {
+  const std::pair<const char*, const char*> models[] = {{"gpt2_like", "cross_entropy:logits,label"},
+                                                        {"mmt", "cross_entropy:logits,label"}};
+  for (const auto& [name, loss] : models)
+    for (const char* planner : {"auto", "graphpipe", "sequential"}) {
+      CAPTURE(name);
+      CAPTURE(planner);
+      driver::Options options;
+      options.model.model = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/models/" + name + "/model.onnx";
+      options.training.loss = loss;
+      options.training.batch = 32;
+      options.plan.planner = planner;
+      options.plan.cluster = "default";
+      options.plan.devices = 3;
+      options.plan.stages = 3;
+      const auto free = driver::make_pipeline(options);
+      REQUIRE(free.ok());
+      Bytes peak;
+      for (const scheduler::DeviceMemory& memory : free->built.memory) peak = std::max(peak, memory.peak);
+      options.plan.memory = static_cast<double>(peak.count);
+      const auto limited = driver::make_pipeline(options);
+      for (const Diagnostic& problem : limited.problems()) MESSAGE(to_line(problem));
+      REQUIRE(limited.ok());
+      CHECK(limited->built.step_seconds() == free->built.step_seconds());
+    }
 }

@@ -261,6 +261,18 @@ TEST_CASE("a run with another seed, other data or another optimizer is refused; 
         std::string::npos);
 }
 
+TEST_CASE("a plan with another batch takes other samples in a step, and is refused unless the run says so") {
+  const ChainPlan plan({.stages = 2, .micro_batches = 4}), larger({.stages = 2, .micro_batches = 8});
+  const Training training(make_chain_folder(2, 23), plan.programs(), kMomentum);
+  training.run(1, {"--checkpoint", training.checkpoints()});
+  const Training other(make_chain_folder(2, 23), larger.programs(), kMomentum);
+  const Words resume = {"--resume", training.checkpoints()};
+  CHECK(refused(other, 2, resume).errors.find("had steps of 8 samples, this plan has steps of 16") !=
+        std::string::npos);
+  other.run(2, {"--resume", training.checkpoints(), "--resume-changed"});
+  CHECK(read_checkpoint_record(training.checkpoints() + "/step-1").batch == 8);
+}
+
 TEST_CASE("asked to end, a run keeps a checkpoint on all ranks and goes on from it to the same bits") {
   const ChainPlan plan({.stages = 3});
   const Training training(make_chain_folder(3, 23), plan.programs(), kMomentum);

@@ -89,6 +89,9 @@ TEST_CASE(".npy headers are read") {
 TEST_CASE("malformed and hostile .npy files are refused") {
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
   CHECK(read_npy_header(bytes_of(npy(good, 12)), "x").ok());
+  const auto turned =
+      read_npy_header(bytes_of(npy("{'descr': '>i8', 'fortran_order': False, 'shape': (3,), }", 24)), "x");
+  CHECK(to_line(turned.problems().front()).find("big-endian") != std::string::npos);
   for (const std::string& file :
        {std::string(), std::string("\x93NUMPY"), npy(good, 11), npy(good, 13), npy(good, 12, 9),
         npy("{'descr': '>f4', 'fortran_order': False, 'shape': (3,), }", 12),

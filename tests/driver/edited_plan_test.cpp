@@ -1,0 +1,122 @@
+// Plan files that a user has edited: what the fields say together is what trains, or the file is refused.
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe::tests;
+
+namespace edited_plan_test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using graphpipe::testing::TemporaryFolder;
+
+std::string model_path() { return GRAPHPIPE_SOURCE_DIR "/tests/data/models/gpt2_like/model.onnx"; }
+
+/// The plan of some flags, as a file that is edited.
+class Edited {
+ public:
+  explicit Edited(const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"plan", model_path(), "--loss",  "cross_entropy:logits,labels",
+                                   "-q",   "--cluster",  "default", "--batch",
+                                   "8",    "-o",         file_};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Answer made = ask(words);
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    plan_ = Json::parse(std::ifstream(file_));
+  }
+
+  /// What `plan --plan` says of the edited file.
+  Answer plan(const std::function<void(Json&)>& edit) const {
+    write(edit);
+    return ask({"plan", model_path(), "--plan", file_, "-q"});
+  }
+  Answer simulate(const std::function<void(Json&)>& edit) const {
+    write(edit);
+    return ask({"simulate", file_, "-q"});
+  }
+
+ private:
+  void write(const std::function<void(Json&)>& edit) const {
+    Json plan = plan_;
+    edit(plan);
+    std::ofstream(file_) << plan.dump();
+  }
+
+  TemporaryFolder folder_;
+  std::string file_ = folder_ / "plan.json";
+  Json plan_;
+};
+
+void check_refused(const Answer& answer, const std::string& place) {
+  CAPTURE(answer.err);
+  CHECK(answer.code == 3);
+  CHECK(holds(answer.err, place));
+}
+
+}  // namespace
+}  // namespace edited_plan_test
+
+using namespace edited_plan_test;
+
+TEST_CASE("a plan whose micro-batches or replicas were edited without its schedule is refused") {
+  const Edited chain({"--devices", "2", "--planner", "sequential", "--micro-batch", "4"});
+  CHECK(chain.simulate([](Json&) {}).code == 0);
+  for (const int size : {2, 8})
+    check_refused(chain.simulate([&](Json& plan) { plan["stages"][0]["micro_batch"] = size; }),
+                  "stages[0].micro_batch");
+  const Edited divided({"--devices", "2", "--planner", "data-parallel", "--micro-batch", "4"});
+  const Edited in_turn({"--devices", "2", "--policy", "parameter-server", "--micro-batch", "2"});
+  for (const Edited* replicas : {&divided, &in_turn}) {
+    CHECK(replicas->plan([](Json&) {}).code == 0);
+    for (const int size : {1, 3, 8})
+      check_refused(replicas->plan([&](Json& plan) { plan["stages"][0]["micro_batch"] = size; }), "micro_batch");
+  }
+  check_refused(divided.plan([](Json& plan) { plan["stages"][0]["replica_mode"] = "round_robin"; }), "replica_mode");
+  check_refused(in_turn.plan([](Json& plan) { plan["stages"][0]["replica_mode"] = "split"; }), "micro_batch");
+}
+
+TEST_CASE("a plan whose policy is another than its schedule's is refused, and without the schedule ordered anew") {
+  const Edited plan(
+      {"--devices", "2", "--stages", "2", "--planner", "sequential", "--policy", "pipedream", "--micro-batch", "2"});
+  const auto rename = [](Json& edited) { edited["policy"] = "kfkb"; };
+  for (const Answer& refused : {plan.plan(rename), plan.simulate(rename)}) {
+    check_refused(refused, "policy");
+    CHECK(holds(refused.err, "the plan's schedule is one of 'pipedream'"));
+  }
+  check_refused(plan.plan([](Json& edited) { edited["schedule"]["policy"] = "2bw"; }), "one of '2bw'");
+  CHECK(plan.plan([](Json& edited) {
+              edited["policy"] = "kfkb";
+              edited["drain_every"] = 1;
+              edited.erase("schedule");
+            })
+            .code == 0);
+}
+
+TEST_CASE("what a plan file asks for and cannot be is a problem of the file, not of flags that nobody gave") {
+  const Edited plan({"--devices", "2", "--planner", "sequential", "--micro-batch", "4"});
+  const auto without_order = [&](const std::function<void(Json&)>& edit) {
+    return plan.plan([&](Json& edited) {
+      edited.erase("schedule");
+      edit(edited);
+    });
+  };
+  check_refused(without_order([](Json& edited) { edited["policy"] = "inference"; }), "plan.json");
+  check_refused(without_order([](Json& edited) { edited["loss"]["label"] = ""; }), "needs a label");
+  check_refused(without_order([](Json& edited) { edited["loss"]["output"] = ""; }), "needs an output");
+  check_refused(without_order([](Json& edited) {
+                  edited["loss"]["options"] = Json::array({{{"name", "ignor"}, {"value", "2"}}});
+                }),
+                "no such option");
+  check_refused(plan.plan([](Json& edited) { edited["planner"] = "zz"; }), "there is no planner 'zz'");
+  check_refused(plan.plan([](Json& edited) { edited["cluster"]["schema"] = "graphpipe.cluster/99"; }),
+                "cluster.schema");
+  check_refused(without_order([](Json& edited) { edited["batch"] = 1'000'000; }), "forwards in a step; at most");
+}
