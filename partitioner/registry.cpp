@@ -9,6 +9,7 @@
 #include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/dapple/planner.h"
 #include "partitioner/graphpipe/planner.h"
+#include "partitioner/heterogeneous/any_order.h"
 #include "partitioner/min_memory.h"
 #include "partitioner/pipedream/planner.h"
 #include "partitioner/pipedream_2bw/planner.h"
@@ -169,7 +170,7 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
   if (request.profile != nullptr) return plan_of_profile(*entry, request);
   if (request.limit_memory && planner != "manual")
     GP_TRY_VOID(check_min_memory(*request.graph, *request.cluster, request.shard_optimizer_state));
-  GP_TRY(PlanAnswer answer, ask(*entry, request));
+  GP_TRY(PlanAnswer answer, ask_in_any_order(*entry, request));
   for (const PlanCandidate& candidate : answer.candidates) {
     const bool is_manual = planner == "manual";
     const bool may_share_devices = is_manual || planner == "auto";

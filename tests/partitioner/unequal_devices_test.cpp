@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cost/lower_bound.h"
 #include "partitioner/heterogeneous/chain_dp.h"
@@ -84,6 +85,24 @@ TEST_CASE("with devices of two speeds auto finds about what exhaustive search ov
     equal += best.step_seconds <= all.step_seconds * (1 + 1e-9);
   }
   CHECK(equal >= 9);
+}
+
+TEST_CASE("where links are equal, the order in which devices of several speeds are listed changes no plan's step") {
+  for (uint64_t seed = 0; seed < 4; ++seed)
+    for (const char* planner : {"auto", "graphpipe", "sequential", "piper", "equal-split"}) {
+      CAPTURE(seed);
+      CAPTURE(planner);
+      const ir::PlanGraph plain = tests::random_sp_graph(seed, 9, Samples(8));
+      const ir::Cluster cluster = cluster_of(4, 400);
+      std::vector<double> factors = {1, 1, 3, 3};
+      std::optional<double> step;
+      do {
+        const ir::PlanGraph graph = on_devices(plain, factors);
+        const double found = best_of(planner, {.graph = &graph, .cluster = &cluster}).step_seconds;
+        CHECK(found == doctest::Approx(step.value_or(found)).epsilon(1e-12));
+        step = found;
+      } while (std::ranges::next_permutation(factors).found);
+    }
 }
 
 TEST_CASE("rows on unequal devices have the smallest bottleneck of any row") {
