@@ -46,7 +46,9 @@ constexpr std::array<Row, 25> kRows = {{
 
 /// A linear layer multiplies by its weight's transpose, addmm by its argument itself.
 OperandForm form_of(const Row& row, const OnnxNode& node) {
-  if (row.target == "aten.group_norm." && (row.op == "Mul" || row.op == "Add")) return OperandForm::kWithAxes;
+  // Their vectors stand along the channels.
+  if (row.op == "PRelu" || (row.target == "aten.group_norm." && row.op != "GroupNormalization"))
+    return OperandForm::kWithAxes;
   const bool is_linear = row.target == "aten.linear.";
   if (row.input != 1 || (!is_linear && row.target != "aten.addmm.")) return OperandForm::kSame;
   const Attribute* transposes = node.op == "Gemm" ? node.find("transB") : nullptr;
@@ -58,8 +60,8 @@ OperandForm form_of(const Row& row, const OnnxNode& node) {
 
 std::optional<CallOperand> call_operand(const ExportedCall& call, const OnnxNode& node, size_t input) {
   const auto row = std::ranges::find_if(kRows, [&](const Row& each) {
-    return call.target.find(each.target) != call.target.npos && node.op == each.op &&
-           (each.input == kAnyInput || each.input == static_cast<int>(input));
+    return node.op == each.op && (each.input == kAnyInput || each.input == static_cast<int>(input)) &&
+           call.target.find(each.target) != call.target.npos;
   });
   if (row == kRows.end()) return std::nullopt;
   return CallOperand{.argument = row->argument, .form = form_of(*row, node)};
@@ -69,6 +71,19 @@ std::optional<size_t> bias_argument(std::string_view target) {
   if (target.starts_with("aten.addmm")) return 0;
   const bool has_bias_last = target.starts_with("aten.linear") || target.starts_with("aten.conv");
   return has_bias_last ? std::optional<size_t>(2) : std::nullopt;
+}
+
+std::optional<size_t> weight_argument(std::string_view target) {
+  if (target.starts_with("aten.addmm")) return 2;
+  return bias_argument(target) ? std::optional<size_t>(1) : std::nullopt;
+}
+
+bool is_constant_maker(std::string_view name) {
+  constexpr std::array<std::string_view, 11> kMakers = {
+      "_tensor_constant", "arange", "empty", "eye",           "full", "lift_fresh",
+      "linspace",         "new_",   "ones",  "scalar_tensor", "zeros"};
+  if (name.starts_with('%')) name.remove_prefix(1);
+  return std::ranges::any_of(kMakers, [&](std::string_view maker) { return name.starts_with(maker); });
 }
 
 bool is_product(const OnnxNode& node) {

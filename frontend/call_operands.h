@@ -27,4 +27,10 @@ std::optional<size_t> bias_argument(std::string_view target);
 /// MatMul, Gemm, Conv, ConvTranspose.
 bool is_product(const OnnxNode& node);
 
+/// Which argument of the call of a linear layer, addmm or a convolution is its weight; nullopt for other calls.
+std::optional<size_t> weight_argument(std::string_view target);
+
+/// Whether an argument or a value is named as what torch.export makes of a constant of the program: "%ones_1".
+bool is_constant_maker(std::string_view name);
+
 }  // namespace graphpipe::frontend

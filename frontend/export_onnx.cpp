@@ -11,7 +11,9 @@
 #include "frontend/parameters.h"
 #include "frontend/read_model.h"
 #include "frontend/restore_parameters.h"
+#include "frontend/transposed_copies.h"
 #include "frontend/wire_scan.h"
+#include "support/check.h"
 #include "support/mapped_file.h"
 #include "wire/packed_elements.h"
 
@@ -171,35 +173,77 @@ void write_nodes(const GraphBody& body, const Restoration& restored, onnx::Graph
   graph.mutable_node()->Swap(&nodes);
 }
 
-/// Gives the graph the parameters that the import of the file restores. Returns the names of the new tensors, which
-/// have no elements yet.
-Result<std::set<std::string>> restore(onnx::GraphProto& graph, std::string_view file, const ParameterRules& rules) {
-  GP_TRY(const WireScan scan, scan_wire(file, Limits{}));
-  onnx::ModelProto stripped;
-  if (!stripped.ParseFromString(scan.stripped)) return std::set<std::string>();
-  GP_TRY(Model model, read_model(stripped, scan.slots.size()));
-  const Restoration restored = restore_parameters(model.graph, read_signature(model.graph.metadata), rules);
-  std::set<std::string> added;
-  if (restored.names.empty()) return added;
-  write_nodes(model.graph, restored, graph);
-  std::set<std::string_view> kept, held;
-  for (const Tensor& tensor : model.graph.initializers) kept.insert(tensor.name);
-  google::protobuf::RepeatedPtrField<onnx::TensorProto>& tensors = *graph.mutable_initializer();
-  for (int i = tensors.size(); i-- > 0;)
-    if (!kept.contains(tensors[i].name())) tensors.DeleteSubrange(i, 1);
-  for (const onnx::TensorProto& tensor : tensors) held.insert(tensor.name());
-  for (const Tensor& tensor : model.graph.initializers) {
-    if (held.contains(tensor.name)) continue;
-    onnx::TensorProto& written = *tensors.Add();
-    written.set_name(tensor.name);
-    written.set_data_type(tensor.onnx_type);
-    written.mutable_dims()->Add(tensor.dims.begin(), tensor.dims.end());
-    const auto dtype = dtype_of_onnx(tensor.onnx_type);
-    if (dtype && ir::is_floating(*dtype)) added.insert(tensor.name);
-    else written.set_raw_data(tensor.data.bytes);
+/// Gives the graph the parameters that the import of the file restores: those with new elements as tensors, whose names
+/// are returned and which have none yet; others, which no output that trains needs, from the file's own.
+class ParameterRestorer {
+ public:
+  ParameterRestorer(onnx::GraphProto& graph, const std::map<std::string, NewTensor>& tensors)
+      : graph_(graph), tensors_(tensors) {}
+
+  Result<std::set<std::string>> restore(const std::string& path, const std::string& trusted_root, std::string_view file,
+                                        const ParameterRules& rules) {
+    GP_TRY(const WireScan scan, scan_wire(file, Limits{}));
+    onnx::ModelProto stripped;
+    if (!stripped.ParseFromString(scan.stripped)) return std::set<std::string>();
+    GP_TRY(Model model, read_model(stripped, scan.slots.size()));
+    TensorSource source(path, scan.slots, trusted_root, std::numeric_limits<int64_t>::max());
+    const WeightFiles files{path, trusted_root};
+    const Restoration restored = restore_parameters(
+        model.graph, read_signature(model.graph.metadata), rules,
+        [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, source, files); });
+    if (restored.names.empty() && restored.sources.empty()) return std::set<std::string>();
+    write_nodes(model.graph, restored, graph_);
+    write_tensors(model.graph, restored);
+    return std::move(added_);
   }
-  return added;
-}
+
+ private:
+  void write_tensors(const GraphBody& body, const Restoration& restored) {
+    std::map<std::string, onnx::TensorProto> before;
+    for (onnx::TensorProto& tensor : *graph_.mutable_initializer()) before[tensor.name()].Swap(&tensor);
+    graph_.clear_initializer();
+    for (const Tensor& tensor : body.initializers) {
+      onnx::TensorProto& written = *graph_.add_initializer();
+      if (const auto found = before.find(tensor.name); found != before.end()) {
+        written.CopyFrom(found->second);
+        continue;
+      }
+      written.set_name(tensor.name);
+      written.set_data_type(tensor.onnx_type);
+      written.mutable_dims()->Add(tensor.dims.begin(), tensor.dims.end());
+      const auto dtype = dtype_of_onnx(tensor.onnx_type);
+      if (!dtype || !ir::is_floating(*dtype)) {
+        written.set_raw_data(tensor.data.bytes);  // axes
+      } else if (tensors_.contains(tensor.name)) {
+        added_.insert(tensor.name);
+      } else if (const auto source = restored.sources.find(tensor.name); source == restored.sources.end()) {
+        written.set_raw_data(std::string(static_cast<size_t>(tensor.dims[0] * ir::bytes_per_element(*dtype)), '\0'));
+      } else {
+        from_source(tensor, before.at(source->second.name), written);
+      }
+    }
+  }
+
+  /// The tensor of the file under the name of the parameter, or, where it is the transpose, a node that turns it.
+  void from_source(const Tensor& tensor, const onnx::TensorProto& source, onnx::TensorProto& written) {
+    written.CopyFrom(source);
+    if (tensor.layout != Tensor::Layout::kTransposed) return written.set_name(tensor.name);
+    const std::string kept = tensor.name + "/stored";
+    written.set_name(kept);
+    OnnxNode turn;
+    turn.name = turn.op = "Transpose";
+    onnx::NodeProto& node = *graph_.add_node();
+    write_node(turn, node);
+    node.add_input(kept);
+    node.add_output(tensor.name);
+    // It comes before whatever reads it.
+    for (int i = graph_.node_size() - 1; i > 0; --i) graph_.mutable_node()->SwapElements(i, i - 1);
+  }
+
+  onnx::GraphProto& graph_;
+  const std::map<std::string, NewTensor>& tensors_;
+  std::set<std::string> added_;
+};
 
 }  // namespace
 
@@ -209,14 +253,12 @@ Result<std::string> export_onnx(const std::string& path, const std::string& trus
   onnx::ModelProto model;
   if (!model.ParseFromArray(file.bytes().data(), static_cast<int>(file.bytes().size())))
     return about(path, Code::kMalformedFile, "the file is no ONNX model", "give the model that the plan was made from");
-  GP_TRY(const std::set<std::string> added, restore(*model.mutable_graph(), file.text(), rules));
+  GP_TRY(const std::set<std::string> added,
+         ParameterRestorer(*model.mutable_graph(), tensors).restore(path, trusted_root, file.text(), rules));
   Replacement replacement(tensors, replaced);
   GP_TRY_VOID(replacement.initializers(*model.mutable_graph()));
   GP_TRY_VOID(replacement.constants(*model.mutable_graph()));
-  for (const std::string& name : added)
-    if (!replaced.contains(name))
-      return about(name, Code::kBadParameter, "the weights hold no such parameter of the model's",
-                   "pass a file that `run --save` of this model wrote");
+  GP_CHECK(std::ranges::includes(replaced, added));
   Inliner inliner(path, trusted_root);
   GP_TRY_VOID(inliner.graph(*model.mutable_graph()));
   for (onnx::FunctionProto& function : *model.mutable_functions()) GP_TRY_VOID(inliner.nodes(*function.mutable_node()));

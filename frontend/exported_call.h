@@ -35,7 +35,7 @@ std::optional<ExportedCall> parse_exported_call(std::string_view text);
 /// Whether the node is a detach, which blocks the gradient.
 bool is_detached(const OnnxNode& node);
 
-/// Whether a node's metadata is such a call and says more than the node: no other metadata are kept.
-bool tells_more_than_its_node(std::string_view metadata);
+/// Whether a node's metadata may be such a call: no other metadata are kept.
+bool may_be_exported_call(std::string_view metadata);
 
 }  // namespace graphpipe::frontend

@@ -16,6 +16,7 @@
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
 #include "frontend/restore_parameters.h"
+#include "frontend/transposed_copies.h"
 #include "frontend/untraced_parameters.h"
 #include "frontend/wire_scan.h"
 #include "ops/infer_helpers.h"
@@ -192,16 +193,17 @@ void note_batch(const BatchChoice& batch, Imported& imported) {
 /// What an optimiser has done to the module's parameters is undone.
 void note_restored(const std::vector<std::string>& names, Diagnostics& notes) {
   if (names.empty()) return;
-  notes.push_back({.code = Code::kLostByExport,
-                   .severity = Severity::kNote,
-                   .origin = ModelText(names.front()),
-                   .message = names.size() == 1
-                                  ? "this parameter has its tensor again, which the exporter's optimiser had "
-                                    "transposed, merged with an equal one, or removed"
-                                  : text(names.size(),
-                                         " parameters, this one first, have their tensors again, which the exporter's "
-                                         "optimiser had transposed, merged with equal ones, or removed"),
-                   .hint = "nothing: they train as the module's"});
+  notes.push_back(
+      {.code = Code::kLostByExport,
+       .severity = Severity::kNote,
+       .origin = ModelText(names.front()),
+       .message = names.size() == 1
+                      ? "this tensor of the module is there again, which the exporter's optimiser had "
+                        "transposed, merged with an equal one, or removed"
+                      : text(names.size(),
+                             " tensors of the module, this one first, are there again, which the exporter's "
+                             "optimiser had transposed, merged with equal ones, or removed"),
+       .hint = "nothing: the model trains as the module"});
 }
 
 Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, const WireScan& scan) {
@@ -215,7 +217,11 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   Lowering lowering(request, rules, tensors, batch.traced, from_torch,
                     [&](const std::string& name) { return scalar_trains(name, rules, signature, from_torch); });
   lowering.notes() = prepared.notes;
-  const std::vector<std::string> restored = restore_parameters(body, signature, rules).names;
+  const WeightFiles files{path, request.spec.trusted_root.raw()};
+  const MayBeTransposes is_copy = [&](const Tensor& matrix, const Tensor& copy) {
+    return may_be_transposes(matrix, copy, tensors, files);
+  };
+  const std::vector<std::string> restored = restore_parameters(body, signature, rules, is_copy).names;
   note_restored(restored, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())

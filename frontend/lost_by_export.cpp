@@ -39,6 +39,7 @@ class Reporter {
   size_t report_names();
   void report_missing(size_t lost);
   void report_untraced();
+  void report_look_ups();
   void report_statistics() const;
   void report_folded(size_t unexplained);
   bool scales_and_shifts() const;
@@ -66,6 +67,7 @@ void Reporter::report() {
   const size_t lost = report_names();
   report_missing(lost);
   report_untraced();
+  report_look_ups();
   report_merged();
   if (context_.from_torch && lost > 0) report_parted();
 }
@@ -124,9 +126,27 @@ void Reporter::report_missing(size_t lost) {
         text(kExportRecipe, "; --accept trains the file without them"));
 }
 
+/// They train as the rows of the module's tables do, but have no name there.
+void Reporter::report_look_ups() {
+  std::vector<ModelText> names;
+  for (const ir::ParamId id : graph_.param_ids())
+    if (context_.look_ups.contains(graph_.param(id).name.raw())) names.push_back(graph_.param(id).name);
+  if (!names.empty())
+    add(Severity::kWarning, {},
+        text("rows of tables of the module that were looked up beforehand train under the names of values, which no "
+             "state_dict of the module has: ",
+             examples_of(names)),
+        kExportRecipe);
+}
+
 /// Those that no node of an optimised file takes, where ties do not explain them.
 void Reporter::report_untraced() {
   const UntracedParameters& untraced = context_.untraced;
+  if (!untraced.folded_weight.empty())
+    add(severe(), ModelText(untraced.folded_weight),
+        "a product multiplies by this, which the exporter's optimiser has computed beforehand: the parameters that it "
+        "is computed from would train apart from it",
+        text(kExportRecipe, "; --accept trains the file as it is"));
   const size_t named = untraced.names.size(), count = untraced.unexplained;
   if (count == 0) return;
   std::string message =
@@ -134,7 +154,7 @@ void Reporter::report_untraced() {
                  : text(named, " parameters of the module, this one first, are taken by no node of the file");
   if (named > count) message += text(", and no more than ", named - count, " of them may be tied to others");
   message += untraced.evidence.empty()
-                 ? ": the outputs do not need them, or the exporter's optimiser has folded them or merged their layers"
+                 ? ": no output needs them, or the exporter's optimiser has folded them or merged their layers"
                  : text(": ", untraced.evidence);
   add(untraced.evidence.empty() ? Severity::kWarning : severe(), ModelText(untraced.names.front()), std::move(message),
       text(kExportRecipe, untraced.evidence.empty() ? "" : "; --accept trains the file without them"));
@@ -209,17 +229,19 @@ bool Reporter::scales_and_shifts() const {
 /// come of it, which the file would train apart.
 void Reporter::report_parted() {
   const WeightFiles files{context_.model_path, context_.trusted_root};
+  const auto sample_of = [&](const ir::Param& param, bool is_turned) {
+    return sample_of_matrix(graph_.value(param.value).type, param.data, is_turned, files);
+  };
   std::unordered_map<std::string, const ir::Param*> tables;
   for (const ParameterDecision& decision : tensors_.decisions) {
     const ir::Param& table = graph_.param(decision.param);
     if (!decision.trainable || decision.role != ParameterRole::kEmbedding || is_anonymous(table.name.raw())) continue;
-    if (std::string sample = sample_of_matrix(graph_, table, false, files); !sample.empty())
-      tables.emplace(std::move(sample), &table);
+    if (std::string sample = sample_of(table, false); !sample.empty()) tables.emplace(std::move(sample), &table);
   }
   for (const ParameterDecision& decision : tensors_.decisions) {
     const ir::Param& turned = graph_.param(decision.param);
     if (tables.empty() || !decision.trainable || !is_anonymous(turned.name.raw())) continue;
-    const auto found = tables.find(sample_of_matrix(graph_, turned, true, files));
+    const auto found = tables.find(sample_of(turned, true));
     if (found != tables.end())
       add(severe(), turned.name,
           text("holds the transposed values of ", quoted(found->second->name),

@@ -22,10 +22,15 @@ struct Call {
   std::vector<std::string> missing;  // of its parameters: those without a tensor of their name
 };
 
+bool is_recurrent(std::string_view target) {
+  return target.starts_with("aten.lstm") || target.starts_with("aten.gru") || target.starts_with("aten.rnn");
+}
+
 class Finder {
  public:
   Finder(const GraphBody& body, const ExportSignature& signature) : signature_(signature) {
     for (const Tensor& tensor : body.initializers) {
+      present_.insert(tensor.name);
       const bool is_scalar = std::ranges::all_of(tensor.dims, [](int64_t dim) { return dim == 1; });
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
       if (dtype && ir::is_floating(*dtype) && !is_scalar) held_.insert(tensor.name);
@@ -33,7 +38,7 @@ class Finder {
     for (const OnnxNode& node : body.nodes) read(node);
     for (Call* call : order_)
       std::ranges::copy_if(call->parameters, std::back_inserter(call->missing),
-                           [&](const std::string& name) { return !held_.contains(name); });
+                           [&](const std::string& name) { return !present_.contains(name); });
     find_shared();
   }
 
@@ -51,14 +56,16 @@ class Finder {
   void read(const OnnxNode& node) {
     const std::optional<ExportedCall> exported = parse_exported_call(node.exported_from);
     if (!exported) return;
-    // One that was folded into the product before it is reported with its statistics (report_missing()).
+    // One that was folded into the product before it is reported with its statistics (report_missing()). The weights of
+    // recurrent layers are packed, which trains them as well.
     if (exported->target.find("batch_norm") != exported->target.npos && node.op != "BatchNormalization") return;
+    if (is_recurrent(exported->target)) return;
     const auto [at, is_new] = calls_.try_emplace(node.exported_from);
     Call& call = at->second;
     if (is_new) {
       order_.push_back(&call);
-      for (const std::string& argument : exported->arguments)
-        if (std::string name = parameter_of(argument); !name.empty()) call.parameters.insert(std::move(name));
+      for (const std::string& value : exported->values)
+        if (std::string name = parameter_of(value); !name.empty()) call.parameters.insert(std::move(name));
       if (const auto bias = bias_argument(exported->target)) call.bias = parameter_of(exported->argument(*bias));
     }
     call.adds_bias = call.adds_bias || node.op == "Add" || (is_product(node) && node.inputs.size() > 2);
@@ -85,15 +92,12 @@ class Finder {
   }
 
   void examine(const Call& call) {
-    size_t own = 0;  // weights without a name that stand for one parameter each
-    bool reads_of_others = false;
-    for (const std::string& tensor : call.tensors) {
-      const bool is_of_another = signature_.lists_parameter(tensor) && !call.parameters.contains(tensor);
-      reads_of_others = reads_of_others || is_of_another || shared_.contains(tensor);
-      own += readers_.contains(tensor) && !shared_.contains(tensor) ? 1 : 0;
-    }
-    const bool lacks_bias = !call.bias.empty() && !held_.contains(call.bias);
-    if (reads_of_others && call.missing.size() > own) {
+    // Weights without a name stand for one parameter each.
+    const auto own = static_cast<size_t>(std::ranges::count_if(call.tensors, [&](const std::string& tensor) {
+      return readers_.contains(tensor) && !shared_.contains(tensor);
+    }));
+    const bool lacks_bias = !call.bias.empty() && !present_.contains(call.bias);
+    if (call.missing.size() > own) {
       const bool lacks_only_bias = lacks_bias && call.missing.size() == own + 1;
       for (const std::string& name : call.missing)
         if (!lacks_only_bias || name == call.bias) report(name);
@@ -107,8 +111,8 @@ class Finder {
   }
 
   const ExportSignature& signature_;
-  std::set<std::string> held_;         // initializers that may be parameters
-  std::map<std::string, Call> calls_;  // by the text of the call, which names its result
+  std::set<std::string> present_, held_;  // initializers, and those that may be parameters of layers
+  std::map<std::string, Call> calls_;     // by the text of the call, which names its result
   std::vector<Call*> order_;
   std::map<std::string, std::set<const Call*>> readers_;  // of weights without a name of the module's
   std::set<std::string> shared_, reported_;

@@ -68,7 +68,7 @@ struct OnnxNode {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<Attribute> attributes;
-  /// The PyTorch call that it was exported from, if that says more than the node (exported_call.h); otherwise empty.
+  /// The PyTorch call that it was exported from (exported_call.h), or empty.
   std::string exported_from;
 
   const Attribute* find(std::string_view attribute) const;

@@ -10,6 +10,7 @@
 
 #include "frontend/lost_by_export.h"
 #include "frontend/mask_values.h"
+#include "frontend/restore_parameters.h"
 #include "frontend/tied_names.h"
 
 namespace graphpipe::frontend {
@@ -307,6 +308,7 @@ bool Decider::may_be_state(const ir::Param& param, ParamOrigin origin) const {
 /// as the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser turns into initializers
 /// too.
 bool Decider::is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const {
+  if (!context_.signature.is_parameter.empty() && param.name.raw().ends_with(kConstantSuffix)) return true;
   if (!context_.from_torch || use.role == Role::kWeight || use.role == Role::kEmbedding) return false;
   return origin == ParamOrigin::kConstantNode || (use.op == "InstanceNormalization" && is_anonymous(param.name.raw()));
 }

@@ -78,8 +78,14 @@ void collect_reads(const GraphBody& body, std::set<std::string>& reads) {
 
 class Restorer {
  public:
-  Restorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
-      : body_(body), signature_(signature), rules_(rules), before_(body.nodes.size()), after_(body.nodes.size()) {
+  Restorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+           const MayBeTransposes& may_be_transposes)
+      : body_(body),
+        signature_(signature),
+        rules_(rules),
+        may_be_transposes_(may_be_transposes),
+        before_(body.nodes.size()),
+        after_(body.nodes.size()) {
     for (size_t i = 0; i < body.initializers.size(); ++i) {
       names_.insert(body.initializers[i].name);
       const auto dtype = dtype_of_onnx(body.initializers[i].onnx_type);
@@ -96,9 +102,10 @@ class Restorer {
       auto bias = find_lost_bias(*each);  // before the weight is read through another node
       restore_reads(*each);
       if (bias) restore_bias(bias->first, std::move(bias->second));
+      separate_constants(*each);
     }
     drop_unread();
-    return {.names = std::move(restored_), .nodes = join_nodes()};
+    return {.names = std::move(restored_), .sources = std::move(sources_), .nodes = join_nodes()};
   }
 
  private:
@@ -107,6 +114,7 @@ class Restorer {
       const std::string& text = body_.nodes[i].exported_from;
       std::optional<ExportedCall> call = parse_exported_call(text);
       if (!call) continue;
+      results_.insert(call->result);
       const auto [at, is_new] = calls_.try_emplace(text, CallNodes{std::move(*call), {}});
       if (is_new) order_.push_back(&at->second);
       at->second.nodes.push_back(i);
@@ -136,9 +144,12 @@ class Restorer {
   /// The parameter of a call that takes no other, such as a product with a scale.
   std::optional<std::string> only_parameter(const CallNodes& of) const {
     std::set<std::string> names;
-    for (const std::string& argument : of.call.arguments)
-      if (std::string name = signature_.tensor_of(argument); !name.empty()) names.insert(std::move(name));
-    return names.size() == 1 && held(*names.begin()) == nullptr ? std::optional(*names.begin()) : std::nullopt;
+    for (const std::string& value : of.call.values)
+      if (std::string name = signature_.tensor_of(value); !name.empty()) names.insert(std::move(name));
+    const bool is_direct = std::ranges::any_of(
+        of.call.arguments, [&](const std::string& argument) { return names.contains(signature_.tensor_of(argument)); });
+    return is_direct && names.size() == 1 && held(*names.begin()) == nullptr ? std::optional(*names.begin())
+                                                                             : std::nullopt;
   }
 
   /// Where one operand of the call's nodes is a tensor that is listed, it is this parameter's.
@@ -166,6 +177,7 @@ class Restorer {
       return;  // of tensors in the file only the transposes were copied, of tied weights
     }
     if (held(wanted.name)->dims != *dims) return;
+    if (!added_.contains(wanted.name) && !may_be_transposes_(*held(wanted.name), *held(wanted.from))) return;
     const std::string value = operand_of(node, wanted, there.size());
     if (value.empty()) return;
     body_.nodes[node].inputs[input] = value;
@@ -179,11 +191,49 @@ class Restorer {
     if (names_.contains(wanted.name) || !is_listed(wanted.name)) return false;
     if (!is_listed(wanted.from) && (wanted.form == OperandForm::kSame || !is_anonymous(wanted.from))) return false;
     Tensor tensor = *held(wanted.from);
+    sources_.emplace(wanted.name, tensor);
     tensor.name = wanted.name;
     tensor.dims = dims;
     if (wanted.form == OperandForm::kTransposed) tensor.layout = Tensor::Layout::kTransposed;
     add_tensor(std::move(tensor));
     return true;
+  }
+
+  /// Constants of the program that have the values of a parameter share its tensor, and those of a layer without
+  /// weights are read where weights are: they get tensors of their own, which do not train.
+  void separate_constants(const CallNodes& of) {
+    for (const size_t n : of.nodes)
+      for (size_t i = 0; i < body_.nodes[n].inputs.size(); ++i) {
+        const std::string name = body_.nodes[n].inputs[i];
+        if (held(name) == nullptr || added_.contains(name) || !reads_constant(of.call, body_.nodes[n], i)) continue;
+        const std::string constant = text(name, kConstantSuffix);
+        if (!added_.contains(constant)) {
+          if (names_.contains(constant)) continue;
+          Tensor copy = *held(name);
+          sources_.emplace(constant, copy);
+          copy.name = constant;
+          add_tensor(std::move(copy));
+        }
+        body_.nodes[n].inputs[i] = constant;
+        left_.insert(name);
+      }
+  }
+
+  bool reads_constant(const ExportedCall& call, const OnnxNode& node, size_t input) const {
+    const std::string& name = node.inputs[input];
+    const auto takes = [&](const std::string& value) { return signature_.tensor_of(value) == name; };
+    if (std::ranges::any_of(call.values, takes)) return false;
+    if (const auto operand = call_operand(call, node, input)) {
+      const std::string_view argument = call.argument(operand->argument);
+      return argument.empty() || argument == "None" || is_constant_maker(argument);
+    }
+    // A value that nothing makes may be another name of the tensor; one that is missing may have been merged with it.
+    return is_listed(name) && std::ranges::all_of(call.values, [&](const std::string& value) {
+             const std::string tensor = signature_.tensor_of(value);
+             if (!tensor.empty()) return names_.contains(tensor);
+             return names_.contains(value.substr(1)) || results_.contains(value.substr(1)) ||
+                    value.starts_with("%sym_") || is_constant_maker(value);
+           });
   }
 
   void add_tensor(Tensor tensor) {
@@ -222,6 +272,8 @@ class Restorer {
   std::optional<std::pair<size_t, Tensor>> find_lost_bias(const CallNodes& of) const {
     if (!of.call.keywords.empty()) return std::nullopt;  // beta = 0 of addmm leaves its bias out
     const std::optional<size_t> place = bias_argument(of.call.target);
+    // What addmm adds may be of any shape, unless it is the bias of a layer.
+    if (place == 0u && !signature_.tensor_of(of.call.argument(0)).ends_with("bias")) return std::nullopt;
     const std::string name = place ? signature_.tensor_of(of.call.argument(*place)) : std::string();
     if (name.empty() || is_tied(name) || (names_.contains(name) && !added_.contains(name))) return std::nullopt;
     std::optional<std::pair<size_t, Tensor>> found;
@@ -306,21 +358,24 @@ class Restorer {
   GraphBody& body_;
   const ExportSignature& signature_;
   const ParameterRules& rules_;
+  const MayBeTransposes& may_be_transposes_;
   std::vector<std::vector<OnnxNode>> before_, after_;  // new nodes around each
   std::map<std::string, CallNodes> calls_;             // by the text of the call, which names its result
   std::vector<const CallNodes*> order_;
-  std::map<std::string, size_t> held_;  // the place of each initializer that may be a parameter
-  std::set<std::string> names_;         // of all values and tensors
+  std::map<std::string, size_t> held_;     // the place of each initializer that may be a parameter
+  std::set<std::string> names_, results_;  // of all values and tensors; of what calls compute
   std::set<std::string> added_, left_, reported_;
   std::map<std::pair<std::string, size_t>, std::string> operands_;  // of a restored tensor, of a rank
   std::vector<std::string> restored_;
+  std::map<std::string, Tensor> sources_;
 };
 
 }  // namespace
 
-Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules) {
+Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                               const MayBeTransposes& may_be_transposes) {
   if (signature.tensor_of_input.empty()) return {};
-  return Restorer(body, signature, rules).run();
+  return Restorer(body, signature, rules, may_be_transposes).run();
 }
 
 }  // namespace graphpipe::frontend

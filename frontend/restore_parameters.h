@@ -9,8 +9,11 @@
 // with zeros.
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/model.h"
@@ -19,14 +22,24 @@
 
 namespace graphpipe::frontend {
 
+/// How the names of constants end that had shared a tensor with a parameter, and have one of their own.
+inline constexpr std::string_view kConstantSuffix = "/constant";
+
 struct Restoration {
   /// The tensors that are added, and those of tied weights that are read again; each once, in the order of the nodes.
   std::vector<std::string> names;
+  /// For each added tensor, of parameters and of constants that shared one with them, the one of the file that it has
+  /// its elements of; none for zeros.
+  std::map<std::string, Tensor> sources;
   /// For each node of the body where it stood before; nothing for new ones (Transpose, Unsqueeze, Add).
   std::vector<std::optional<size_t>> nodes;
 };
 
+/// Whether a tensor of the file may be the transposed copy of another one, as it is of tied weights.
+using MayBeTransposes = std::function<bool(const Tensor& matrix, const Tensor& copy)>;
+
 /// Changes the body, but for what is not sure; parameters that rules tie to others stay theirs.
-Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules);
+Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                               const MayBeTransposes& may_be_transposes);
 
 }  // namespace graphpipe::frontend

@@ -56,15 +56,15 @@ class Elements {
 
 }  // namespace
 
-std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, bool turned, const WeightFiles& files) {
-  const ir::TensorType& type = graph.value(param.value).type;
+std::string sample_of_matrix(const ir::TensorType& type, const ir::DataSource& data, bool turned,
+                             const WeightFiles& files) {
   if (type.shape.size() != 2 || !type.shape[0].is_fixed() || !type.shape[1].is_fixed()) return {};
   // It has its name again (restore_parameters.h).
-  if (const auto* range = std::get_if<ir::FileRange>(&param.data); range != nullptr && range->is_transposed) return {};
+  if (const auto* range = std::get_if<ir::FileRange>(&data); range != nullptr && range->is_transposed) return {};
   // Of the matrix: its copy has columns for rows.
   int64_t rows = type.shape[0].at(Samples(1)), columns = type.shape[1].at(Samples(1));
   if (turned) std::swap(rows, columns);
-  const Elements elements(param.data, ir::bytes_per_element(type.dtype), files.model_path, files.trusted_root);
+  const Elements elements(data, ir::bytes_per_element(type.dtype), files.model_path, files.trusted_root);
   const int64_t count = rows * columns, step = std::max<int64_t>(1, count / kSampled);
   std::set<std::string> values;
   std::string sample = text(ir::dtype_name(type.dtype), " ", rows, " ", columns, " ");
@@ -75,6 +75,13 @@ std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, boo
     values.insert(*value);
   }
   return values.size() < kFewestValues ? std::string() : sample;
+}
+
+bool may_be_transposes(const Tensor& matrix, const Tensor& copy, TensorSource& tensors, const WeightFiles& files) {
+  const auto one = tensors.locate(matrix, ModelText(matrix.name)), other = tensors.locate(copy, ModelText(copy.name));
+  if (!one || !other) return true;  // it is reported where they are bound
+  const std::string sample = sample_of_matrix(one->type, one->data, false, files);
+  return sample.empty() || sample == sample_of_matrix(other->type, other->data, true, files);
 }
 
 }  // namespace graphpipe::frontend

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "frontend/tensor_source.h"
 #include "ir/graph.h"
 
 namespace graphpipe::frontend {
@@ -16,6 +17,11 @@ struct WeightFiles {
 /// A text by which a float matrix and a transposed copy of it are known: their type, their sides and a sample of their
 /// values, of the matrix in its own order (`turned` false), of the copy in that of the matrix. Empty for what is no
 /// matrix, cannot be read, or holds few different values, as fresh biases and norms do.
-std::string sample_of_matrix(const ir::Graph& graph, const ir::Param& param, bool turned, const WeightFiles& files);
+std::string sample_of_matrix(const ir::TensorType& type, const ir::DataSource& data, bool turned,
+                             const WeightFiles& files);
+
+/// Whether one tensor of the file may be the transposed copy of the other: by what the samples say, if they say
+/// something.
+bool may_be_transposes(const Tensor& matrix, const Tensor& copy, TensorSource& tensors, const WeightFiles& files);
 
 }  // namespace graphpipe::frontend

@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/lost_by_export.h"
 
@@ -36,60 +37,158 @@ bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
   return is_computed(tensor, signature) && tensor.name.starts_with("embedding") && tensor.dims.size() > 1;
 }
 
+/// Values that are a parameter itself, seen in another way.
+bool is_view(std::string_view value) {
+  constexpr std::array<std::string_view, 9> kViews = {"alias",   "clone", "contiguous", "detach", "numpy_t",
+                                                      "permute", "t",     "transpose",  "view"};
+  const std::string_view op = value.substr(0, value.find_last_not_of("0123456789_") + 1);
+  return std::ranges::find(kViews, op) != kViews.end();
+}
+
+bool is_matrix(const Tensor& tensor) {
+  return std::ranges::count_if(tensor.dims, [](int64_t dim) { return dim > 1; }) > 1;
+}
+
+/// Whether numbers among the arguments of a call are sizes, which the program computes as it does values.
+bool takes_sizes(std::string_view target) {
+  constexpr std::array<std::string_view, 12> kTargets = {"aten.arange", "aten.expand", "aten.full",    "aten.new_",
+                                                         "aten.ones",   "aten.repeat", "aten.reshape", "aten.select",
+                                                         "aten.slice",  "aten.split",  "aten.view",    "aten.zeros"};
+  return std::ranges::any_of(kTargets, [&](std::string_view each) { return target.starts_with(each); });
+}
+
 class Tracer {
  public:
   Tracer(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
       : body_(body), signature_(signature), rules_(rules) {
-    for (const Tensor& tensor : body.initializers) values_.insert(tensor.name);
+    for (const Tensor& tensor : body.initializers) {
+      values_.insert(tensor.name);
+      const auto dtype = dtype_of_onnx(tensor.onnx_type);
+      if (dtype && ir::is_floating(*dtype) && is_matrix(tensor)) matrices_.emplace(tensor.name, &tensor);
+    }
+    for (const ValueInfo& input : body.inputs) values_.insert(input.name);
+    std::map<std::string_view, bool> has_product;  // by the text of the call
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
-      if (const std::optional<ExportedCall> call = parse_exported_call(node.exported_from)) read(*call);
+      if (!node.exported_from.empty()) has_product[node.exported_from] |= is_product(node);
     }
+    for (const auto& [text, has] : has_product)
+      if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, has);
   }
 
   UntracedParameters run() {
     std::map<std::string_view, std::vector<std::string>> names;  // by component: "weight"
     std::map<std::string_view, int64_t> unexplained;             // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
-      if (!is_parameter || values_.contains(name) || readers_.contains(name)) continue;
+      if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name))
+        continue;
       ++unexplained[last_component(name)];
       if (!rules_.tied(name).value_or(false)) names[last_component(name)].push_back(name);
     }
     for (const auto& [name, calls] : readers_) unexplained[last_component(name)] -= std::ssize(calls) - 1;
     for (const Tensor& tensor : body_.initializers)
       if (is_look_up(tensor, signature_)) --unexplained["weight"];
-    UntracedParameters untraced;
+    UntracedParameters untraced{.folded_weight = folded_weight()};
+    for (const auto& [name, call] : without_product_)
+      if (!values_.contains(name) && !readers_.contains(name) && !rules_.tied(name).value_or(false))
+        untraced.names.push_back(name);
+    untraced.unexplained = untraced.names.size();
+    if (!untraced.names.empty()) untraced.evidence = merged(without_product_.at(untraced.names.front()));
+    // Layers that are applied several times look like ties, which may not hide what is known.
+    const bool is_sure = !names.empty() && has_lost_layer();
     for (auto& [component, of_component] : names) {
-      const auto left = static_cast<size_t>(std::max<int64_t>(0, unexplained[component]));
+      const auto left = static_cast<size_t>(std::max<int64_t>(is_sure ? 1 : 0, unexplained[component]));
       if (left == 0) continue;
       untraced.unexplained += std::min(left, of_component.size());
       std::ranges::move(of_component, std::back_inserter(untraced.names));
     }
-    if (untraced.unexplained > 0) untraced.evidence = evidence();
+    if (untraced.unexplained > 0 && untraced.evidence.empty()) untraced.evidence = evidence();
     return untraced;
   }
 
+  /// The result of a layer, or of a product with a parameter, that is read though no node makes it; empty if there is
+  /// none.
+  std::string merged_layer() const {
+    for (const std::string& name : read_)
+      if (is_of_layer(name) && !is_made(name)) return name;
+    for (const std::string& name : scaled_)
+      if (!is_made(name)) return name;
+    return {};
+  }
+
  private:
-  void read(const ExportedCall& call) {
+  void read(const ExportedCall& call, bool has_product) {
     results_.insert(call.result);
+    const bool lacks_product = bias_argument(call.target) && !has_product;
+    const std::string weight = lacks_product ? signature_.tensor_of(call.argument(*weight_argument(call.target))) : "";
     for (const std::string& name : call.values) {
       const std::string listed = signature_.tensor_of(name);
-      if (listed.empty()) read_.insert(name.substr(1));
-      else readers_[listed].insert(call.result);
+      if (listed.empty()) {
+        read_.insert(name.substr(1));
+        if (call.target.starts_with("aten.cat.")) joined_.insert(name.substr(1));
+        if (name.starts_with("%mul") && !takes_sizes(call.target)) scaled_.insert(name.substr(1));
+      } else if (listed == weight) {
+        without_product_.emplace(listed, call.result);
+      } else {
+        readers_[listed].insert(call.result);
+      }
     }
+  }
+
+  /// A layer that has been merged with another, or computed beforehand.
+  bool has_lost_layer() const {
+    const auto is_lost = [&](const std::string& name) { return is_of_layer(name) && !is_made(name); };
+    const auto is_folded = [&](const Tensor& tensor) {
+      return is_computed(tensor, signature_) && !is_look_up(tensor, signature_) && is_of_layer(tensor.name);
+    };
+    return std::ranges::any_of(read_, is_lost) || std::ranges::any_of(body_.initializers, is_folded);
+  }
+
+  /// What a product multiplies by and no layer of the module has, nor its program as a constant.
+  std::string folded_weight() const {
+    for (const OnnxNode& node : body_.nodes) {
+      if (!is_product(node)) continue;
+      for (const std::string& input : node.inputs) {
+        const auto matrix = matrices_.find(input);
+        if (matrix == matrices_.end() || signature_.is_parameter.contains(input)) continue;
+        if (is_computed(*matrix->second, signature_) && !is_look_up(*matrix->second, signature_) &&
+            !is_constant_maker(input))
+          return input;
+        if (is_anonymous(input) && is_of_computed_weight(node)) return input;
+      }
+    }
+    return {};
+  }
+
+  /// Whether the node's call multiplies by something that its program computes and the file does not.
+  bool is_of_computed_weight(const OnnxNode& node) const {
+    const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
+    const std::optional<size_t> place = call ? weight_argument(call->target) : std::nullopt;
+    const std::string argument(place ? call->argument(*place) : std::string_view());
+    return argument.starts_with('%') && signature_.tensor_of(argument).empty() && !is_made(argument.substr(1)) &&
+           !is_constant_maker(argument) && !is_view(argument.substr(1));
+  }
+
+  bool is_made(const std::string& name) const { return values_.contains(name) || results_.contains(name); }
+
+  static std::string merged(const std::string& value) {
+    return text("the exporter's optimiser has merged the layer of ", quoted(ModelText(value)), " with another");
   }
 
   /// A layer whose node has gone, though the result is still read; or values that were computed beforehand.
   std::string evidence() const {
-    for (const std::string& name : read_)
-      if (is_of_layer(name) && !values_.contains(name) && !results_.contains(name))
-        return text("the exporter's optimiser has merged the layer of ", quoted(ModelText(name)), " with another");
+    if (const std::string layer = merged_layer(); !layer.empty()) return merged(layer);
+    // Tokens that samples share are expanded before they are joined with others.
+    for (const std::string& name : joined_)
+      if (name.starts_with("expand") && !is_made(name)) return merged(name);
     const bool lacks_buffers = std::ranges::any_of(
         signature_.is_parameter, [&](const auto& listed) { return !listed.second && !values_.contains(listed.first); });
     for (const Tensor& tensor : body_.initializers) {
-      if (!is_computed(tensor, signature_) || is_look_up(tensor, signature_)) continue;
+      if (!is_computed(tensor, signature_) || is_look_up(tensor, signature_) || is_constant_maker(tensor.name))
+        continue;
       // Tables of rotary positions are computed from buffers.
-      if (!lacks_buffers || tensor.dims.empty() || is_of_layer(tensor.name))
+      const bool is_table = tensor.dims.size() > 1;
+      if (!lacks_buffers || !is_table || is_of_layer(tensor.name))
         return text("the exporter's optimiser has computed ", quoted(ModelText(tensor.name)), " beforehand");
     }
     return {};
@@ -98,8 +197,11 @@ class Tracer {
   const GraphBody& body_;
   const ExportSignature& signature_;
   const ParameterRules& rules_;
-  std::set<std::string> values_, results_, read_;         // of the file; of its calls; which those take
+  std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
+  std::set<std::string> joined_, scaled_;          // of these: what is joined; products that are no sizes
+  std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;  // of each tensor: the calls that take it
+  std::map<std::string, std::string> without_product_;    // weights of calls of which the file has no product
 };
 
 }  // namespace
@@ -114,11 +216,13 @@ std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignatu
 
 UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignature& signature,
                                        const ParameterRules& rules, bool has_restored) {
-  const bool is_optimised = has_restored || std::ranges::any_of(body.initializers, [&](const Tensor& tensor) {
+  if (signature.tensor_of_input.empty()) return {};
+  Tracer tracer(body, signature, rules);
+  const bool is_optimised = has_restored || !tracer.merged_layer().empty() ||
+                            std::ranges::any_of(body.initializers, [&](const Tensor& tensor) {
                               return is_anonymous(tensor.name) || is_computed(tensor, signature);
                             });
-  if (signature.tensor_of_input.empty() || !is_optimised) return {};
-  return Tracer(body, signature, rules).run();
+  return is_optimised ? tracer.run() : UntracedParameters();
 }
 
 }  // namespace graphpipe::frontend

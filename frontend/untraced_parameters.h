@@ -25,6 +25,8 @@ struct UntracedParameters {
   size_t unexplained = 0;
   /// What shows that the optimiser has folded or merged some; empty where they may as well be unused.
   std::string evidence;
+  /// A weight of a product that the optimiser has computed from parameters, which may have tensors as well; or empty.
+  std::string folded_weight;
 };
 
 /// Those of a file of PyTorch's exporter, but for names that rules tie; none of a file without a trace of an optimiser.

@@ -172,7 +172,7 @@ Result<std::string> Scanner::message(Message kind, std::string_view bytes, int d
     const Message child = child_of(kind, field->number);
     constexpr uint32_t kNodeMetadata = 9;
     const bool tells = kind == Message::kNode && field->number == kNodeMetadata &&
-                       field->type == WireType::kLengthDelimited && tells_more_than_its_node(field->content);
+                       field->type == WireType::kLengthDelimited && may_be_exported_call(field->content);
     if (child == Message::kDropped && !tells) continue;
     if (field->type == WireType::kLengthDelimited) GP_TRY_VOID(count(scan_.items, limits_.items, "parts"));
     if (tells || child == Message::kLeaf || child == Message::kEntry || field->type != WireType::kLengthDelimited) {

@@ -285,8 +285,8 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
                         .hint = "give it more time with --time-limit"};
     std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
     if (std::isfinite(shortfall_))
-      why = text("no plan was found that fits the devices: in the nearest of those tried a stage needs ",
-                 in_words(shortfall_), " more");
+      why = text("no plan was found that fits the devices: a stage of one that was tried needs ", in_words(shortfall_),
+                 " more");
     return Diagnostic{.code = Code::kNoFeasiblePlan,
                       .message = why,
                       .hint = std::isfinite(shortfall_)

@@ -52,7 +52,7 @@ class Checker {
   void check_placement() {
     if (plan_.stage_of.size() != graph_.nodes.size())
       return report("the plan places ", plan_.stage_of.size(), " of ", graph_.nodes.size(),
-                    " nodes; how many there are is decided by loss, dropout, batch_norm and other fields on the model");
+                    " nodes; their number follows from the model and from the fields loss, dropout and batch_norm");
     if (options_.stages > 0 && stages() != static_cast<size_t>(options_.stages))
       report("the plan has ", stages(), " stages, ", options_.stages, " were asked for");
     std::set<size_t> used;

@@ -18,10 +18,6 @@ constexpr int64_t kMaxMicroBatches = 65'536;
 /// is read.
 constexpr int64_t kMaxForwards = 131'072;
 
-/// Schedules that take up this part of the memory or more may have less in flight because of the limit; and so much
-/// too high have bounds of memory mostly been seen to be.
-constexpr double kMaybeLimited = 0.5, kUsualSlack = 1.25;
-
 // Where nobody says after how many batches an asynchronous schedule drains.
 int64_t usual_drain_every(const StageGraph& stages) {
   return std::clamp<int64_t>(kMicroBatchesPerDrain / ir::max_micro_batches(stages), 1, kUsualDrainEvery);

@@ -65,9 +65,13 @@ struct OrderedBatches {
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every);
 
-/// The same; where memory limits what is in flight by the bounds that orders are made by, also without that limit, and
-/// with a little more memory: the fastest that fits the devices by `options.memory`, whose items may be counted
-/// exactly.
+/// Schedules that take up this part of the memory or more may have less in flight because of the limit; and so much
+/// too high have bounds of memory mostly been seen to be.
+inline constexpr double kMaybeLimited = 0.5, kUsualSlack = 1.25;
+
+/// The same; where memory may limit what is in flight, by the bounds that orders are made by, also an order without
+/// that limit, or, if that does not fit the devices, with a little more memory: the faster one of those that fit by
+/// `options.memory`, whose items may be counted exactly.
 Result<OrderedBatches> order_within_memory(const StageGraph& stages, const ir::Cluster& cluster,
                                            const BuildOptions& options, int64_t drain_every);
 

@@ -133,7 +133,6 @@ void note_idle_devices(Pipeline& pipeline) {
        .hint = "use another micro-batch, a larger batch, or fewer devices"});
 }
 
-// What the other plan comes to; nothing where it has no schedule after all.
 // Programs are written of whole operators; only profiles have prices of divided ones.
 Status check_whole_operators(const ir::Plan& plan) {
   for (const ir::StageId s : ids<ir::StageId>(plan.assignment.choice.size()))

@@ -16,7 +16,7 @@
 namespace graphpipe::driver {
 namespace {
 
-// What the best plan of several stages takes, for people who compare.
+// What the other plan comes to; nothing where it has no schedule after all.
 void add_beside(Pipeline& pipeline, ir::Assignment assignment) {
   const auto stages = ir::build_stage_graph(pipeline.priced, assignment);
   if (!stages) return;
@@ -43,9 +43,11 @@ struct Search {
   bool first_fits = false;
 };
 
-/// That no plan fits the memory, or that the plan's policy has no order for it.
+/// That no plan fits the memory, or that the plan's policy has no order for it, or one that is too long.
 bool has_no_schedule(const Status& status) {
-  return !status.ok() && status.problems().front().code == Code::kNoFeasiblePlan;
+  if (status.ok()) return false;
+  const Code code = status.problems().front().code;
+  return code == Code::kNoFeasiblePlan || code == Code::kLimitExceeded;
 }
 
 // Makes the first of the assignments whose code fits the memory the pipeline's plan, or the fastest where the search
@@ -97,12 +99,10 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
 // too high have bounds been seen to be, mostly and at most; and where the fastest plans of these do not fit, they hide
 // slower ones that do, which a search with less slack finds. Where a plan is known, the first of these searches has no
 // limit at all: what it finds first is what there is to gain, and often fits.
-constexpr double kUsualSlack = 1.25, kUnlimited = std::numeric_limits<double>::infinity();
-constexpr std::array kSlacks = {kUnlimited, kUsualSlack, 1.7, 1.1};
-/// Plans that take up this part of the memory or more may be there because of the limit.
-constexpr double kMaybeLimited = 0.5;
-/// Where a plan is known, the second of these searches and the third begin no later than this after all began.
-constexpr double kMaxSecondsBeyond = 16;
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+constexpr std::array kSlacks = {kUnlimited, scheduler::kUsualSlack, 1.7, 1.1};
+/// Where a plan is known, those after the first of these searches begin no later than this after all began.
+constexpr double kMaxSecondsBeyond = 12;
 
 /// Whether the plan takes up this part of a device's memory, or recomputes to fit in.
 bool may_be_limited(const Pipeline& pipeline, double part) {
@@ -144,7 +144,7 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   for (const double slack : kSlacks) {
     const bool is_first = slack == kUnlimited;
     if (found.ok()) {
-      const double part = is_first ? kMaybeLimited : 1 / kUsualSlack;
+      const double part = is_first ? scheduler::kMaybeLimited : 1 / scheduler::kUsualSlack;
       if (!pipeline.complete || search.first_fits || !may_be_limited(pipeline, part)) break;
       if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
       GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));

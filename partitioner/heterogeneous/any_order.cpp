@@ -45,8 +45,10 @@ class Reordered {
 
  private:
   ir::Assignment as_numbered(ir::Assignment plan) const {
-    for (ir::StageChoice& choice : plan.choice)
+    for (ir::StageChoice& choice : plan.choice) {
       for (DeviceId& device : choice.devices) device = order_[device.index()];
+      std::ranges::sort(choice.devices);
+    }
     return plan;
   }
 
@@ -67,7 +69,8 @@ std::vector<Order> orders_of(const PlanRequest& request) {
 }  // namespace
 
 Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanRequest& request) {
-  if (request.manual != nullptr || request.cluster->levels.size() > 1 ||
+  const bool is_exhaustive = planner.name == "exhaustive";  // of all placements
+  if (request.manual != nullptr || is_exhaustive || request.cluster->levels.size() > 1 ||
       !devices_differ(*request.graph, *request.cluster))
     return ask(planner, request);
   const Stopwatch watch;
@@ -78,8 +81,9 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
   if (first) best = *first;
   const auto take = [&](const Order& order, const PlannerEntry& asked) {
     const double known = best ? best->candidates.front().step_seconds : request.known_step;
-    if (Result<PlanAnswer> answer = Reordered(request, order).ask(asked, left(), known))
-      merge_answers(best, std::move(*answer));
+    Result<PlanAnswer> answer = Reordered(request, order).ask(asked, left(), known);
+    if (answer) merge_answers(best, std::move(*answer));
+    else if (best && answer.problems().front().code == Code::kInterrupted) best->complete = false;
   };
   for (size_t i = 1; i < orders.size(); ++i) {
     if (planner.name != "auto") {

@@ -100,6 +100,13 @@ TEST_CASE("a plan whose policy is another than its schedule's is refused, and wi
             .code == 0);
 }
 
+TEST_CASE("a plan of the policy auto, whose schedule is that of another, is read again") {
+  const Edited plan(
+      {"--devices", "2", "--stages", "2", "--planner", "sequential", "--policy", "auto", "--micro-batch", "2"});
+  CHECK(plan.plan([](Json& edited) { CHECK(edited["schedule"]["policy"] != "auto"); }).code == 0);
+  CHECK(plan.simulate([](Json&) {}).code == 0);
+}
+
 TEST_CASE("what a plan file asks for and cannot be is a problem of the file, not of flags that nobody gave") {
   const Edited plan({"--devices", "2", "--planner", "sequential", "--micro-batch", "4"});
   const auto without_order = [&](const std::function<void(Json&)>& edit) {

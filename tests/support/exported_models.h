@@ -13,8 +13,9 @@
 namespace graphpipe::testing {
 
 /// A model whose initializers are the inputs of the text but the first, all elements 0.5, without those that nothing
-/// reads. `calls` has for the outputs of nodes what follows "torch.ops.aten." in the text of their calls; `parameters`
-/// are the names that the signature lists, "NAME" for the input "p_NAME", buffers as "buffer NAME".
+/// reads. `calls` has for the outputs of nodes what follows "torch.ops.aten." in the text of their calls, or that
+/// behind the name of the call's result and a bar, "linear|linear.default](...", where it has several nodes;
+/// `parameters` are the names that the signature lists, "NAME" for the input "p_NAME", buffers as "buffer NAME".
 inline std::string exported_model(const std::string& body, const std::map<std::string, std::string>& calls,
                                   const std::vector<std::string>& parameters) {
   graphpipe_onnx::ModelProto model = parse_onnx_text(body);
@@ -34,7 +35,10 @@ inline std::string exported_model(const std::string& body, const std::map<std::s
     if (const auto call = calls.find(node.output(0)); call != calls.end()) {
       auto& said = *node.add_metadata_props();
       said.set_key("pkg.torch.onnx.fx_node");
-      said.set_value(text("%", call->first, " : [num_users=1] = call_function[target=torch.ops.aten.", call->second));
+      const size_t bar = call->second.find('|');
+      const std::string result = bar == std::string::npos ? call->first : call->second.substr(0, bar);
+      said.set_value(text("%", result, " : [num_users=1] = call_function[target=torch.ops.aten.",
+                          call->second.substr(bar == std::string::npos ? 0 : bar + 1)));
     }
   auto& entry = *graph.add_metadata_props();
   entry.set_key("pkg.torch.export.ExportedProgram.graph_signature");
