@@ -16,9 +16,9 @@ const LinkLevel& Cluster::link(DeviceId a, DeviceId b) const {
 }
 
 Cluster with_memory(Cluster cluster, double times) {
-  constexpr double kMost = 1e15;
+  constexpr double kMaxBytes = 1e15;
   for (Device& device : cluster.devices)
-    device.memory = Bytes(std::llround(std::min(times * static_cast<double>(device.memory.count), kMost)));
+    device.memory = Bytes(std::llround(std::min(times * static_cast<double>(device.memory.count), kMaxBytes)));
   return cluster;
 }
 

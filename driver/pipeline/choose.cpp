@@ -200,7 +200,11 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
     search_orders(request, watch, answer);
     building.searched_actions = kActionsOfCandidate;
   }
-  if (options.planner == "auto") partitioner::set_own_terms(request, answer);
+  if (options.planner == "auto") {
+    partitioner::PlanRequest bounded = request;
+    bounded.flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
+    partitioner::set_own_terms(bounded, answer);
+  }
   std::optional<ir::Assignment> several_stages;
   if (options.planner == "auto") several_stages = partitioner::best_of_several_stages(request, watch, answer);
   partitioner::PlanCandidate& best = answer.candidates.front();

@@ -24,7 +24,7 @@ constexpr int64_t kMaxExhaustivePlans = 20'000;
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 
 /// Of what all searches say where none has a plan: the first of each kind, without what some planner does not take.
-Diagnostics most_telling(const Diagnostics& refusals) {
+Diagnostics first_of_each_kind(const Diagnostics& refusals) {
   Diagnostics told;
   const bool all_usage = std::ranges::all_of(refusals, [](const auto& each) { return each.code == Code::kUsage; });
   for (const Diagnostic& problem : refusals) {
@@ -68,7 +68,7 @@ class AutoPlanner {
     if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
-    if (!best) return most_telling(refusals);
+    if (!best) return first_of_each_kind(refusals);
     best->complete = best->complete && !deadline_.passed();
     set_own_terms(request_, *best);
     best->search_seconds = watch_.seconds();

@@ -185,6 +185,7 @@ class ComparedPlan:
     fits_memory: bool = True
     complete: bool = True
     steady_step: Optional[float] = None
+    steady_update: Optional[float] = None
     error: str = ""
 
 
