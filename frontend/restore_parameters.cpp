@@ -224,8 +224,11 @@ class Restorer {
     const auto takes = [&](const std::string& value) { return signature_.tensor_of(value) == name; };
     if (std::ranges::any_of(call.values, takes)) return false;
     if (const auto operand = call_operand(call, node, input)) {
+      // An addition behind a product may have been joined with it, so that a bias is there which the call does not
+      // take.
       const std::string_view argument = call.argument(operand->argument);
-      return argument.empty() || argument == "None" || is_constant_maker(argument);
+      const bool is_left_out = argument.empty() || argument == "None";
+      return is_constant_maker(argument) || (is_left_out && node.op.ends_with("Normalization"));
     }
     // A value that nothing makes may be another name of the tensor; one that is missing may have been merged with it.
     return is_listed(name) && std::ranges::all_of(call.values, [&](const std::string& value) {

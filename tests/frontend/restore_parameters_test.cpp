@@ -271,6 +271,11 @@ TEST_CASE("constants that share a parameter's tensor do not train, nor those of 
   CHECK(trained_names(imported) == std::set<std::string>{"w"});
   CHECK(param_of(imported->graph, "w/constant").kind == ir::ParamKind::kConstant);
   CHECK(param_of(imported->graph, "val_5/constant").kind == ir::ParamKind::kConstant);
+  // A bias that the module adds itself, and the optimiser has joined with the product before it.
+  const auto joined = import_trained(exported_model(
+      "g (float[N,4] x, float[4,4] w, float[4] shift) => (float[N,4] y) { y = Gemm<transB = 1>(x, w, shift) }",
+      {{"y", call("linear.default", "%x, %p_w")}}, {"w", "shift"}));
+  CHECK(trained_names(joined) == std::set<std::string>{"w", "shift"});
   // Another name of the parameter, which has no node.
   const auto alias = import_trained(
       exported_model("g (float[N,4] x, float[4] w) => (float[N,4] y) { a = Mul(x, w) y = Mul(a, w) }",
