@@ -227,7 +227,11 @@ class ParameterRestorer {
   /// The tensor of the file under the name of the parameter, or, where it is the transpose, a node that turns it.
   void from_source(const Tensor& tensor, const onnx::TensorProto& source, onnx::TensorProto& written) {
     written.CopyFrom(source);
-    if (tensor.layout != Tensor::Layout::kTransposed) return written.set_name(tensor.name);
+    if (tensor.layout != Tensor::Layout::kTransposed) {
+      written.set_name(tensor.name);
+      written.mutable_dims()->Assign(tensor.dims.begin(), tensor.dims.end());  // without the axes that nodes add
+      return;
+    }
     const std::string kept = tensor.name + "/stored";
     written.set_name(kept);
     OnnxNode turn;
