@@ -86,8 +86,10 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   for (ir::StageId stage : stages.stage_ids()) {
     const SlotLayout layout = lay_out_slots(graph, cuts[stage]);
     if (layout.loss >= 0) loss_stage = stage;
-    append(files, write_stage_functions(graph, stage, cuts[stage], layout, first.of_model, blocks,
-                                        options.profile ? &marks : nullptr));
+    const StageTextOptions stage_options = {.first_line = first.of_model,
+                                            .marks = options.profile ? &marks : nullptr,
+                                            .tells_gradients = stages.stages[stage].choice.devices.size() > 1};
+    append(files, write_stage_functions(graph, stage, cuts[stage], layout, stage_options, blocks));
     files.push_back(write_stage_table(graph, stage, cuts[stage], layout, groups, first.of_model));
   }
   append(files, blocks.files(first.of_model));

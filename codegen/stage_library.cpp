@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codegen/autograd_oracle.h"
+#include "codegen/last_shares.h"
 #include "codegen/split_function.h"
 #include "codegen/table_text.h"
 #include "ops/op_def.h"
@@ -32,14 +33,15 @@ std::optional<ir::Attributes> attributes_in_evaluation(const Graph& graph, const
 class StageWriter {
  public:
   StageWriter(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
-              const std::string& first_line, BlockTable& blocks, MarkTable* marks)
+              const StageTextOptions& options, BlockTable& blocks)
       : graph_(graph),
         stage_(stage),
         cut_(cut),
         layout_(layout),
-        first_line_(first_line),
+        first_line_(options.first_line),
         blocks_(blocks),
-        marks_(marks) {
+        marks_(options.marks) {
+    if (options.tells_gradients) complete_after_ = steps_to_last_share(graph, cut);
     for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
     for (const ir::GradientShare& share : cut.steps.shares)
       accumulations_.push_back({share.value, {Place::Array::kGradient, weight_index_.at(share.param)}});
@@ -92,12 +94,16 @@ class StageWriter {
       return;
     }
     std::string tables, calls;
-    for (size_t part = 0; part < split.parts.size(); ++part)
-      write_part(graph, text(name, "_", part), split.parts[part], tables, calls);
+    for (size_t part = 0; part < split.parts.size(); ++part) {
+      const std::string part_name = text(name, "_", part);
+      write_part(graph, part_name, split.parts[part], tables, calls);
+      if (part + 1 < split.parts.size()) write_note(part_name, ranges[part], tables, calls);
+    }
     // Tensors that one part hands on to a later one.
     const std::string handed_on = text("  at::Tensor t[", std::max<size_t>(1, split.handed_on), "];\n");
     std::string includes = "#include <ATen/core/Tensor.h>\n\n";
-    if (!tables.empty()) includes += text("#include \"", kBlocksFolder, "/functions.h\"\n");
+    if (marks_ == nullptr && std::ranges::any_of(split.parts, &FunctionPart::repeats))
+      includes += text("#include \"", kBlocksFolder, "/functions.h\"\n");
     add_file(name + ".cpp",
              file_text(includes, tables + text("void ", name, "(", kArguments, ") {\n", handed_on, calls, "}\n")));
   }
@@ -124,6 +130,24 @@ class StageWriter {
     tables += numbers_array_text(table, naming.table()) + "\n";
     calls +=
         text("  ", block, "(a, t, ", table, ");  // n", part.steps.front().node, " to n", part.steps.back().node, "\n");
+  }
+
+  /// Tells the listener of the gradients that the part has completed.
+  void write_note(const std::string& part, const PartRange& range, std::string& tables, std::string& calls) const {
+    if (phase_ == ir::Phase::kForward) return;
+    const bool is_second = phase_ == ir::Phase::kWeightGradient;
+    const size_t first = is_second ? cut_.steps.input_gradient.size() : 0;
+    std::vector<size_t> complete;
+    for (size_t i = 0; i < complete_after_.size(); ++i) {
+      const size_t after = complete_after_[i];
+      // The function of weight gradients may run alone, so that it tells of the other's as well.
+      const bool is_new = range.begin == 0 || after > first + range.begin;
+      if (after > 0 && after <= first + range.end && is_new) complete.push_back(i);
+    }
+    if (complete.empty()) return;
+    const std::string table = text("k_", part, "_complete");
+    tables += numbers_array_text(table, complete) + "\n";
+    calls += text("  if (a.listener != nullptr) a.listener->note_complete(", table, ");\n");
   }
 
   FunctionText text_of(const Graph& graph, std::string_view arguments, const FunctionPart& part, Naming* naming) {
@@ -161,6 +185,7 @@ class StageWriter {
   const std::string& first_line_;
   BlockTable& blocks_;
   MarkTable* marks_;
+  std::vector<size_t> complete_after_;     // steps, by parameter; empty: nobody is told
   ir::Phase phase_ = ir::Phase::kForward;  // of the function that is being written
   std::map<ParamId, size_t> weight_index_;
   std::vector<Accumulation> accumulations_;
@@ -184,9 +209,9 @@ StageFunctions functions_of(const StageCut& cut) {
 std::string stage_folder(StageId stage) { return text("stages/stage", stage); }
 
 std::vector<SourceFile> write_stage_functions(const Graph& graph, StageId stage, const StageCut& cut,
-                                              const SlotLayout& layout, const std::string& first_line,
-                                              BlockTable& blocks, MarkTable* marks) {
-  return StageWriter(graph, stage, cut, layout, first_line, blocks, marks).run();
+                                              const SlotLayout& layout, const StageTextOptions& options,
+                                              BlockTable& blocks) {
+  return StageWriter(graph, stage, cut, layout, options, blocks).run();
 }
 
 }  // namespace graphpipe::codegen

@@ -26,10 +26,18 @@ bool evaluates_otherwise(const ir::Graph& graph, const StageCut& cut);
 /// "stages/stage3".
 std::string stage_folder(ir::StageId stage);
 
-/// functions.h and the definitions. `first_line` is the comment that opens every file. With `marks` the functions
-/// measure the time of their steps.
+struct StageTextOptions {
+  /// The comment that opens every file.
+  std::string first_line;
+  /// If set, the functions measure the time of their steps.
+  MarkTable* marks = nullptr;
+  /// Whether the functions of the backward tell which gradients are complete: replicas sum them meanwhile.
+  bool tells_gradients = false;
+};
+
+/// functions.h and the definitions.
 std::vector<SourceFile> write_stage_functions(const ir::Graph& graph, ir::StageId stage, const StageCut& cut,
-                                              const SlotLayout& layout, const std::string& first_line,
-                                              BlockTable& blocks, MarkTable* marks = nullptr);
+                                              const SlotLayout& layout, const StageTextOptions& options,
+                                              BlockTable& blocks);
 
 }  // namespace graphpipe::codegen

@@ -27,6 +27,16 @@ struct RandomKey {
   const int64_t* step_on_device = nullptr;  // StageArguments::step_on_device
 };
 
+/// Hears which gradients are complete while the rest of a backward still runs.
+class GradientListener {
+ public:
+  /// Places in StageEntry::params: the pass adds nothing more to their gradients.
+  virtual void note_complete(std::span<const int32_t> params) = 0;
+
+ protected:
+  ~GradientListener() = default;
+};
+
 /// The arguments of one call of a stage function.
 struct StageArguments {
   /// The stage's parameters (StageEntry::params order), in the weight version that the action names. Buffers are
@@ -48,6 +58,9 @@ struct StageArguments {
   bool keeps_outputs = false;
   /// Where all these tensors are: the index of a GPU of this host, or -1 for the CPU.
   int32_t gpu = -1;
+  /// Set for the last item of an update of a stage with replicas: input_gradient, then weight_gradient, tell it of all
+  /// parameters but those of their last part. May be null.
+  GradientListener* listener = nullptr;
 };
 using StageFunction = void (*)(const StageArguments&);
 

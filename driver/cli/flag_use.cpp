@@ -124,6 +124,8 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},
+    {"", "--overlap-all-reduce", &kTraining},
+    {"", "--overlap-all-reduce", &kPeers},
     {"", "--stall-timeout", &kOthers},
     {"", "--no-arena", &kCpu},
     {"", "--no-cuda-graphs", &kGpu},

@@ -70,17 +70,51 @@ Reduction::Reduction(const PlanTable& plan, Channels& channels, const Device& de
 void Reduction::reset() {
   GP_CHECK(finished());
   phase_ = Phase::kIdle;
+  complete_.clear();
+  all_complete_ = false;
+  offered_ = 0;
+}
+
+void Reduction::begin_early(int64_t step) {
+  GP_CHECK(can_begin_early());
+  start(step);
+}
+
+void Reduction::start(int64_t step) {
+  gradients_ = &gradients_of(state_, update_.first);
+  complete_.assign(gradients_->size(), false);
+  step_ = step;
+  phase_ = Phase::kReplicas;
+  ring_.start(step, update_);
+}
+
+void Reduction::note_complete(std::span<const int32_t> params) {
+  for (const int32_t index : params) complete_[static_cast<size_t>(index)] = true;
+  offer_buckets();
+  advance();
 }
 
 void Reduction::begin(int64_t step) {
   if (begun()) return;
-  gradients_ = &gradients_of(state_, update_.first);
+  if (phase_ == Phase::kIdle) start(step);
+  all_complete_ = true;
   complete_gradients(plan_, state_, *gradients_);
-  step_ = step;
-  phase_ = Phase::kReplicas;
-  ring_.start(step, update_);
-  for (const Bucket& bucket : buckets_) ring_.offer(bucket_value(bucket));
+  complete_.assign(complete_.size(), true);
+  offer_buckets();
   advance();
+}
+
+void Reduction::offer_buckets() {
+  // All rows of a table come when no item is left.
+  const auto is_complete = [&](const BucketPart& part) {
+    const at::Tensor& gradient = (*gradients_)[part.parameter];
+    return complete_[part.parameter] && (all_complete_ || !gradient.defined() || !gradient.is_sparse());
+  };
+  for (; offered_ < buckets_.size() && std::ranges::all_of(buckets_[offered_].parts, is_complete); ++offered_) {
+    for (const BucketPart& part : buckets_[offered_].parts)
+      complete_gradient(plan_, state_, part.parameter, *gradients_);
+    ring_.offer(bucket_value(buckets_[offered_]));
+  }
 }
 
 // The bucket of a split parameter is a slice of its gradient; whole parameters are copied into their bucket.

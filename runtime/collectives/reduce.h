@@ -1,7 +1,8 @@
 #pragma once
 // The sum of a stage's weight gradients over its replicas, and then over the copies of shared groups in other stages,
 // in one fixed order, so that all copies get the same bits. It overlaps with compute: begin() posts what can be posted,
-// advance() makes progress as messages arrive.
+// advance() makes progress as messages arrive. Buckets whose gradients are complete before the end of the last backward
+// are on their way while the rest of it runs (Li et al., PyTorch Distributed, VLDB'20, section 3.2.3).
 //
 // Replicas are summed around a ring (ring_all_reduce.h), in the order of buckets.h. The stages of a shared group then
 // exchange their sums, all to all, and add them in ascending order of stages: replica r gets the sum of another stage
@@ -33,6 +34,14 @@ class Reduction {
   Reduction(const PlanTable& plan, Channels& channels, const Device& device, StageState& state,
             wire::SampleRange update, const Reduction* earlier);
 
+  /// Starts the reduction while the backward that completes the gradients still runs, for note_complete(). Needs: the
+  /// stage has replicas and something to train.
+  void begin_early(int64_t step);
+  bool is_early() const { return phase_ != Phase::kIdle && !all_complete_; }
+  bool moves_alone() const { return ring_.moves_alone(); }
+  bool can_begin_early() const { return phase_ == Phase::kIdle && !buckets_.empty(); }
+  /// Nothing more is added to the gradients of these parameters (places in StageEntry::params): they may be summed.
+  void note_complete(std::span<const int32_t> params);
   /// Starts the reduction of this step's gradients of the update, after completing them. A second call in a step does
   /// nothing. If several updates of a stage are in flight, they must have begun in ascending order on all its replicas.
   void begin(int64_t step);
@@ -40,7 +49,7 @@ class Reduction {
   bool advance();
   /// Whether the gradients are final and no message is in flight.
   bool finished() const { return phase_ == Phase::kIdle || phase_ == Phase::kDone; }
-  bool begun() const { return phase_ != Phase::kIdle; }
+  bool begun() const { return all_complete_; }
   /// The rank whose message it waits for, or -1.
   int32_t waits_for() const;
   /// Prepares for the next step.
@@ -59,6 +68,8 @@ class Reduction {
   };
 
   bool replicas_are_summed() const { return phase_ == Phase::kCopies || phase_ == Phase::kDone; }
+  void start(int64_t step);
+  void offer_buckets();
   at::Tensor bucket_value(const Bucket& bucket);
   bool copies_are_here() const;
   void begin_copies();
@@ -73,7 +84,10 @@ class Reduction {
   std::vector<Bucket> buckets_;
   RingAllReduce ring_;
   std::vector<at::Tensor>* gradients_ = nullptr;  // of the update, from begin() on
-  std::vector<Shared> shared_;                    // by ascending group
+  std::vector<bool> complete_;                    // gradients, by place in StageEntry::params, from the start on
+  bool all_complete_ = false;
+  size_t offered_ = 0;          // buckets
+  std::vector<Shared> shared_;  // by ascending group
   Phase phase_ = Phase::kIdle;
   int64_t step_ = 0;
   std::deque<PendingMessage> pending_;  // in phase kCopies

@@ -37,6 +37,11 @@ void RingAllReduce::start(int64_t step, wire::SampleRange update) {
   next_send_ = next_receive_ = received_ = 0;
 }
 
+bool RingAllReduce::moves_alone() const {
+  return channels_.moves_alone(ring_channel(place_.stage, place_.replica, place_.next)) ||
+         channels_.moves_alone(ring_channel(place_.stage, place_.previous, place_.replica));
+}
+
 size_t RingAllReduce::group_size(size_t bucket) const {
   constexpr auto kSize = static_cast<size_t>(wire::kBucketsInFlight);
   return std::min(kSize, buckets_.size() - bucket / kSize * kSize);

@@ -127,6 +127,11 @@ bool Channels::takes_device_memory(const ChannelKey& key) const {
   return (found->second.local ? *loopback_ : *remote_).takes_device_memory(key.kind);
 }
 
+bool Channels::moves_alone(const ChannelKey& key) const {
+  const auto found = ends_.find(key);
+  return found != ends_.end() && !found->second.local && remote_->moves_alone(found->second.index);
+}
+
 bool Channels::progress() {
   const bool local = loopback_->progress();
   return (remote_ && remote_->progress()) || local;

@@ -70,6 +70,8 @@ class Channels {
 
   /// Whether the channel moves GPU tensors; otherwise they are staged through the CPU.
   bool takes_device_memory(const ChannelKey& key) const;
+  /// Whether messages of the channel move while this rank computes (Transport::moves_alone).
+  bool moves_alone(const ChannelKey& key) const;
 
   /// Tensor bytes that each stage's replica has sent to other ranks since the last call.
   std::map<StagePlace, int64_t> take_sent_bytes() { return std::exchange(sent_bytes_, {}); }

@@ -188,7 +188,8 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
                                  .step = static_cast<uint64_t>(step_of(action)),
                                  .recompute = again,
                                  .keeps_outputs = outputs_ != nullptr,
-                                 .gpu = device_.gpu()};
+                                 .gpu = device_.gpu(),
+                                 .listener = action.ends_gradients ? listener_of(action) : nullptr};
   recorded_ ? recorded_->call(function, arguments, *state.entry) : function(arguments);
 }
 
@@ -292,6 +293,29 @@ void Executor::backward(const ResolvedAction& action) {
     call(entry.input_gradient, action, false);
   }
   if (action.row.op != ActionOp::kInputGradient) call(entry.weight_gradient, action, false);
+}
+
+/// Null where the last backward runs as a recording, which tells nothing, or where there is nothing to sum.
+GradientListener* Executor::listener_of(const ResolvedAction& action) {
+  if ((recorded_ && !device_.is_host()) || plan_.server >= 0 || overlap_ == wire::Overlap::kNever) return nullptr;
+  Reduction& reduction = reduction_of(action);
+  // Both functions of a backward tell the same listener.
+  if (early_sums_.sums(reduction)) return &early_sums_;
+  if (!reduction.can_begin_early() || (overlap_ == wire::Overlap::kAuto && !reduction.moves_alone())) return nullptr;
+  early_sums_.begin(reduction);
+  return &early_sums_;
+}
+
+void Executor::EarlySums::begin(Reduction& reduction) {
+  reduction.begin_early(executor_.first_step_);
+  reduction_ = &reduction;
+}
+
+void Executor::EarlySums::note_complete(std::span<const int32_t> params) {
+  executor_.read_losses();  // gradients of a loss that is not finite go nowhere
+  reduction_->note_complete(params);
+  executor_.channels_.progress();
+  executor_.meanwhile();
 }
 
 void Executor::send(const ResolvedAction& action) {

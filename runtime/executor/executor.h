@@ -1,7 +1,8 @@
 #pragma once
 // Runs a device's program, one action after the other, in one thread. Sends and receives are posted when they are
 // reached and never wait; a forward waits for its inputs and for the sends that still read its slot, a backward for its
-// gradients, a step for its reduction. Messages make progress while it waits and between actions.
+// gradients, a step for its reduction. Messages make progress while it waits, between actions, and between the parts of
+// the last backward of a stage with replicas.
 
 #include <map>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "runtime/training/kept_statistics.h"
 #include "runtime/training/overflow.h"
 #include "runtime/training/step_guard.h"
+#include "wire/run/launch.h"
 
 namespace graphpipe::runtime {
 
@@ -61,6 +63,9 @@ class Executor {
   /// From here on records the calls of stages, if the device can (recorded_calls.h) and weights stay where they are.
   void record_calls();
   wire::GraphUse graph_use() const { return recorded_ ? recorded_->use() : wire::GraphUse{}; }
+  /// When replicas may sum gradients before the end of a stage's last backward; kAuto until then: where messages of
+  /// their ring move while this rank computes. On one host it costs more than it hides: chunks leave the caches.
+  void overlap_reductions(wire::Overlap overlap) { overlap_ = overlap; }
   /// From here on a parameter server makes the updates. Its messages must outlive the executor.
   void serve(ServedUpdates& served) { served_ = &served; }
   /// Runs the steps [first, last), as many as the program covers, and returns the outcome of each.
@@ -76,6 +81,19 @@ class Executor {
   std::optional<std::string> find_not_finite() const;
 
  private:
+  /// Starts the reduction of an update while its last backward still runs.
+  class EarlySums final : public GradientListener {
+   public:
+    explicit EarlySums(Executor& executor) : executor_(executor) {}
+    void begin(Reduction& reduction);
+    bool sums(const Reduction& reduction) const { return reduction_ == &reduction && reduction.is_early(); }
+    void note_complete(std::span<const int32_t> params) override;
+
+   private:
+    Executor& executor_;
+    Reduction* reduction_ = nullptr;
+  };
+
   bool trains() const { return purpose_ == Purpose::kTrain; }
   const StageEntry& entry_of(const ResolvedAction& action) const { return *program_.instances[action.instance].entry; }
   void begin_steps(int64_t first, int64_t last);
@@ -108,6 +126,7 @@ class Executor {
   void note_end(const ResolvedAction& action);
   void note_ready();
   void note_done();
+  GradientListener* listener_of(const ResolvedAction& action);
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
   Slot& slot_of(const ResolvedAction& action) { return slots_[action.instance][static_cast<size_t>(action.row.slot)]; }
@@ -127,6 +146,8 @@ class Executor {
   // By instance, slot: tensors in the host's memory.
   std::map<std::pair<size_t, int32_t>, std::vector<size_t>> offloaded_;
   std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
+  wire::Overlap overlap_ = wire::Overlap::kAuto;
+  EarlySums early_sums_{*this};
   int64_t first_step_ = 0;
   std::optional<LossScales> loss_scales_;  // where a stage of this device has the loss
   double factor_ = 1;

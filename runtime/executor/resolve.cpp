@@ -253,11 +253,13 @@ class Resolver {
         refuse(plan_, row, "the updates of a stage follow each other from sample 0 on");
       list.push_back({row.range, i});
     }
+    std::map<std::pair<size_t, int64_t>, ResolvedAction*> last_gradients;  // by instance, update
     for (size_t i = 0; i < out_.actions.size(); ++i) {
       ResolvedAction& action = out_.actions[i];
       const auto found = updates.find(action.instance);
       if (found == updates.end()) continue;
       if (wire::is_compute(action.row.op)) action.update = update_of(action.row, i, found->second);
+      if (wire::makes_weight_gradients(action.row.op)) last_gradients[{action.instance, action.update}] = &action;
       if (action.row.op == ActionOp::kStep) action.update = action.row.range.first;
       if (action.row.op == ActionOp::kReduceGradient) {
         const auto own = std::ranges::find(found->second, action.row.range, &Update::range);
@@ -269,6 +271,7 @@ class Resolver {
         last->second = action.update;
       }
     }
+    for (const auto& [update, action] : last_gradients) action->ends_gradients = true;
   }
 
   int64_t update_of(const ActionRow& row, size_t index, const std::vector<Update>& updates) const {

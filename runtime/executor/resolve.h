@@ -50,6 +50,8 @@ struct ResolvedAction {
   bool ends_item = false;
   /// First sample of the update that the item belongs to, or that is reduced or stepped.
   int64_t update = 0;
+  /// B and W: the last that makes gradients of its update.
+  bool ends_gradients = false;
   /// Steps: a later action reads the version that precedes the new one.
   bool keeps_version = false;
 };

@@ -136,6 +136,7 @@ bool Rank::run() {
   }
   if (!options_.output.save_outputs.empty()) executor.keep_outputs(outputs_);
   if (!options_.launch.no_graphs) executor.record_calls();
+  executor.overlap_reductions(wire::overlap_named(options_.launch.overlap));
   device_->reset_peak();
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())

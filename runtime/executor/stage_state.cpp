@@ -162,15 +162,16 @@ std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update) {
   return gradients;
 }
 
+void complete_gradient(const PlanTable& plan, const StageState& state, size_t index,
+                       std::vector<at::Tensor>& gradients) {
+  at::Tensor& gradient = gradients[index];
+  if (!gradient.defined()) gradient = at::zeros_like(state.weights[index]);
+  else if (!gradient.is_sparse()) gradient = gradient.contiguous();
+  else if (!may_stay_sparse(plan, state, index)) gradient = dense_gradient(gradient);
+}
+
 void complete_gradients(const PlanTable& plan, const StageState& state, std::vector<at::Tensor>& gradients) {
-  for (size_t index : state.trainable) {
-    at::Tensor& gradient = gradients[index];
-    if (gradient.defined() && gradient.is_sparse()) {
-      if (!may_stay_sparse(plan, state, index)) gradient = dense_gradient(gradient);
-      continue;
-    }
-    gradient = gradient.defined() ? gradient.contiguous() : at::zeros_like(state.weights[index]);
-  }
+  for (const size_t index : state.trainable) complete_gradient(plan, state, index, gradients);
 }
 
 std::vector<NamedTensor> named_parameters(const StageState& state, const Device& device) {

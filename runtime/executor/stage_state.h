@@ -88,6 +88,9 @@ std::vector<at::Tensor>& gradients_of(StageState& state, int64_t update);
 /// (kernels/table_rows.h) to which no other copy of the stage or of the weight contributes and which the update accepts
 /// in that form.
 void complete_gradients(const PlanTable& plan, const StageState& state, std::vector<at::Tensor>& gradients);
+/// The same for one parameter, by its place in StageEntry::params.
+void complete_gradient(const PlanTable& plan, const StageState& state, size_t index,
+                       std::vector<at::Tensor>& gradients);
 /// Loads what training changes, trainable parameters and running statistics, from a file that --save wrote.
 void take_weights(StageState& state, const Safetensors& file, const Device& device);
 

@@ -60,6 +60,9 @@ void StepExecutors::keep_outputs(KeptOutputs& outputs) {
   for_all([&outputs](Executor& each) { each.keep_outputs(outputs); });
 }
 
+void StepExecutors::overlap_reductions(wire::Overlap overlap) {
+  for_all([overlap](Executor& each) { each.overlap_reductions(overlap); });
+}
 void StepExecutors::serve(ServedUpdates& served) {
   for_all([&served](Executor& each) { each.serve(served); });
 }

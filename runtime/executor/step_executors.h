@@ -27,6 +27,7 @@ class StepExecutors {
   void serve(ServedUpdates& served);
   /// Those of whole batches: the others come too rarely.
   void record_calls() { whole_.record_calls(); }
+  void overlap_reductions(wire::Overlap overlap);
   wire::GraphUse graph_use() const { return whole_.graph_use(); }
   /// Of the last step.
   std::optional<std::string> find_not_finite() const { return last_->find_not_finite(); }

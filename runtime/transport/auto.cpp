@@ -49,6 +49,7 @@ class HostAndNetwork final : public Transport {
   }
 
   const char* name() const override { return "shm and tcp"; }
+  bool moves_alone(size_t channel) const override { return !places_[channel].on_host; }
   void post_send(size_t channel, Message& message) override {
     const auto [on_host, index] = places_[channel];
     transport(on_host).post_send(index, message);

@@ -128,6 +128,9 @@ class Transport {
   virtual const char* name() const = 0;
   /// Whether messages of this kind are in the GPU's memory; all others are in the host's.
   virtual bool takes_device_memory(ChannelKind) const { return false; }
+  /// Whether the channel's messages move while the rank computes, and not by its cores alone: over a network, or from
+  /// GPU to GPU.
+  virtual bool moves_alone(size_t) const { return false; }
   /// `channel` indexes the specs that the transport was opened with.
   virtual void post_send(size_t channel, Message& message) = 0;
   virtual void post_receive(size_t channel, Message& message) = 0;

@@ -196,6 +196,7 @@ class Nccl final : public Transport {
   }
 
   const char* name() const override { return "nccl"; }
+  bool moves_alone(size_t) const override { return true; }
   bool takes_device_memory(ChannelKind kind) const override { return carries_tensors(kind); }
   void post_send(size_t channel, Message& message) override {
     const auto [on_device, index] = places_[channel];

@@ -54,9 +54,10 @@ size_t passed(ssize_t count) {
 
 class Tcp final : public Transport {
  public:
-  Tcp(ControlPlane& control, std::vector<TcpLane> lanes, Doorbell* doorbell);
+  Tcp(const TransportSetup& setup, std::vector<TcpLane> lanes);
   ~Tcp() override;
   const char* name() const override { return "tcp"; }
+  bool moves_alone(size_t) const override { return spans_hosts_; }
   void post_send(size_t channel, Message& message) override { post(channel, message); }
   void post_receive(size_t channel, Message& message) override { post(channel, message); }
   void forget(const Message& message) override;
@@ -78,6 +79,7 @@ class Tcp final : public Transport {
 
   ControlPlane& control_;
   Doorbell* doorbell_;  // TransportSetup::doorbell
+  bool spans_hosts_;
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::vector<TcpLane> lanes_;      // by channel
@@ -91,8 +93,12 @@ class Tcp final : public Transport {
   std::thread thread_;
 };
 
-Tcp::Tcp(ControlPlane& control, std::vector<TcpLane> lanes, Doorbell* doorbell)
-    : control_(control), doorbell_(doorbell), lanes_(std::move(lanes)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Tcp::Tcp(const TransportSetup& setup, std::vector<TcpLane> lanes)
+    : control_(*setup.control),
+      doorbell_(setup.doorbell),
+      spans_hosts_(!is_loopback(setup.address)),
+      lanes_(std::move(lanes)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -379,7 +385,7 @@ std::vector<TcpLane> Opening::open() {
 
 std::unique_ptr<Transport> open_tcp(const TransportSetup& setup) {
   GP_CHECK(setup.control != nullptr);
-  return std::make_unique<Tcp>(*setup.control, Opening(setup).open(), setup.doorbell);
+  return std::make_unique<Tcp>(setup, Opening(setup).open());
 }
 
 }  // namespace graphpipe::runtime

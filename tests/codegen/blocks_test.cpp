@@ -49,14 +49,23 @@ struct Stage {
   codegen::SlotLayout layout;
 };
 
-std::vector<Stage> stages_of_chain(size_t layers, size_t stage_count, bool masked = false) {
-  const ir::Graph graph = trained(chain(layers, masked), "mse", "y");
+struct ChainCut {
+  bool masked = false;
+  /// Weight gradients are computed in the function of the input gradients.
+  bool joined = false;
+};
+
+std::vector<Stage> stages_of_chain(size_t layers, size_t stage_count, ChainCut how = {}) {
+  const ir::Graph graph = trained(chain(layers, how.masked), "mse", "y");
   const ir::PlanGraph plan = plan_of(graph, 4);
   std::vector<size_t> stage_of;
   for (size_t i = 0; i < plan.nodes.size(); ++i) stage_of.push_back(i * stage_count / plan.nodes.size());
   const auto stages = stages_of(plan, stage_of, 4);
   REQUIRE(stages.ok());
-  const auto cuts = codegen::cut_stages(graph, plan, *stages);
+  IdSet<ir::StageId> joined(stage_count);
+  for (const ir::StageId id : stages->stage_ids())
+    if (how.joined) joined.insert(id);
+  const auto cuts = codegen::cut_stages(graph, plan, *stages, joined);
   REQUIRE(cuts.ok());
   std::vector<Stage> result;
   for (const ir::StageId id : stages->stage_ids())
@@ -65,12 +74,13 @@ std::vector<Stage> stages_of_chain(size_t layers, size_t stage_count, bool maske
 }
 
 /// The files of all stages, by path, and those of their blocks.
-std::map<std::string, std::string> files_of(const std::vector<Stage>& stages) {
+std::map<std::string, std::string> files_of(const std::vector<Stage>& stages,
+                                            const codegen::StageTextOptions& options = {}) {
   codegen::BlockTable blocks;
   std::map<std::string, std::string> files;
   for (size_t i = 0; i < stages.size(); ++i)
-    for (const codegen::SourceFile& file :
-         codegen::write_stage_functions(stages[i].graph, ir::StageId(i), stages[i].cut, stages[i].layout, "", blocks))
+    for (const codegen::SourceFile& file : codegen::write_stage_functions(
+             stages[i].graph, ir::StageId(i), stages[i].cut, stages[i].layout, options, blocks))
       files[file.path] = file.text;
   for (const codegen::SourceFile& file : blocks.files("")) files[file.path] = file.text;
   return files;
@@ -110,6 +120,44 @@ std::string with_table(std::string body, const std::vector<size_t>& table) {
   return body;
 }
 
+std::vector<size_t> numbers_in(const std::string& list) {
+  std::vector<size_t> numbers;
+  const std::regex number("[0-9]+");
+  for (std::sregex_iterator at(list.begin(), list.end(), number), end; at != end; ++at)
+    numbers.push_back(std::stoul(at->str()));
+  return numbers;
+}
+
+/// A part of a stage's function as the function calls it.
+struct Call {
+  /// Gradients that it adds to, and those that are told to be complete behind it.
+  std::set<size_t> sums, complete;
+};
+
+std::vector<Call> calls_in(const std::string& code, const std::map<std::string, std::string>& files) {
+  std::map<std::string, std::vector<size_t>> tables;
+  const std::regex table(R"(int32_t (\w+)\[\] = \{([^}]*)\})");
+  for (std::sregex_iterator at(code.begin(), code.end(), table), end; at != end; ++at)
+    tables[(*at)[1]] = numbers_in((*at)[2]);
+  std::vector<Call> calls;
+  const std::regex call(R"((\w+)\(a, t(, (\w+))?\);|note_complete\((\w+)\))"), sum(R"(gradients\[([0-9]+)\])");
+  for (std::sregex_iterator at(code.begin(), code.end(), call), end; at != end; ++at) {
+    if ((*at)[4].matched) {
+      REQUIRE_FALSE(calls.empty());
+      const std::vector<size_t>& complete = tables.at((*at)[4]);
+      calls.back().complete.insert(complete.begin(), complete.end());
+      continue;
+    }
+    const std::string folder = (*at)[3].matched ? "blocks/" : "stages/stage0/";
+    const std::string body = with_table(files.at(text(folder, (*at)[1].str(), ".cpp")),
+                                        (*at)[3].matched ? tables.at((*at)[3]) : std::vector<size_t>());
+    Call& made = calls.emplace_back();
+    for (std::sregex_iterator found(body.begin(), body.end(), sum); found != end; ++found)
+      made.sums.insert(std::stoul((*found)[1]));
+  }
+  return calls;
+}
+
 }  // namespace
 
 TEST_CASE("ranges cover all steps in order, none is too long, and repeated ones do the same") {
@@ -146,7 +194,7 @@ TEST_CASE("a function of few steps stays one, one of many is cut between its lay
 
 TEST_CASE("a block with its table is the function that it stands for") {
   for (const bool masked : {false, true}) {
-    const Stage stage = stages_of_chain(20, 1, masked).front();
+    const Stage stage = stages_of_chain(20, 1, {.masked = masked}).front();
     const std::vector<codegen::Step>* phases[] = {&stage.cut.steps.forward, &stage.cut.steps.input_gradient,
                                                   &stage.cut.steps.weight_gradient};
     const codegen::FunctionPlaces* places[] = {&stage.layout.forward, &stage.layout.input_gradient,
@@ -178,6 +226,32 @@ TEST_CASE("what is compiled does not grow with the layers, and stages share it")
   const std::set<std::string> first = called_by(cut.at("stages/stage0/forward.cpp"));
   const std::set<std::string> second = called_by(cut.at("stages/stage1/forward.cpp"));
   CHECK(std::ranges::any_of(first, [&](const std::string& block) { return second.contains(block); }));
+}
+
+TEST_CASE("a backward tells of a gradient behind its last share, and of all but those of its last part") {
+  for (const bool joined : {false, true}) {
+    CAPTURE(joined);
+    const std::vector<Stage> stages = stages_of_chain(40, 1, {.joined = joined});
+    const auto files = files_of(stages, {.tells_gradients = true});
+    std::set<size_t> told, summed, told_last;
+    for (const char* name : {"input_gradient", "weight_gradient"}) {
+      const auto file = files.find(text("stages/stage0/", name, ".cpp"));
+      if (file == files.end()) continue;
+      for (const Call& call : calls_in(file->second, files)) {
+        for (const size_t param : call.sums) CHECK_FALSE(told.contains(param));
+        summed.insert(call.sums.begin(), call.sums.end());
+        told.insert(call.complete.begin(), call.complete.end());
+        told_last = call.sums;
+      }
+    }
+    CHECK(summed.size() == 40);
+    CHECK(told.size() + told_last.size() == 40);
+    CHECK(told_last.size() < 20);
+  }
+}
+
+TEST_CASE("only stages with replicas tell of gradients") {
+  for (const auto& [path, code] : files_of(stages_of_chain(40, 1))) CHECK(code.find("listener") == std::string::npos);
 }
 
 TEST_CASE("a block takes the number of a random stream from its table, as the key's type") {

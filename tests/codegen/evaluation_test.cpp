@@ -27,7 +27,7 @@ Files files_of(ir::Graph forward) {
   Files files{.evaluates = codegen::evaluates_otherwise(graph, cut)};
   codegen::BlockTable blocks;
   for (const codegen::SourceFile& file :
-       codegen::write_stage_functions(graph, ir::StageId(0), cut, codegen::lay_out_slots(graph, cut), "", blocks)) {
+       codegen::write_stage_functions(graph, ir::StageId(0), cut, codegen::lay_out_slots(graph, cut), {}, blocks)) {
     if (file.path.ends_with("/forward.cpp")) files.forward = file.text;
     if (file.path.ends_with("/evaluate.cpp")) files.evaluate = file.text;
   }

@@ -217,8 +217,20 @@ struct Misbehaviour {
   double stall_seconds = 20;
 };
 
-// Both updates of a step, where ranks begin the second at different times: the order of the messages must not depend on
-// it. Returns whether the sums are right.
+// As a backward makes them: one gradient after the other, from the last parameter on. Of the first it tells nothing.
+void begin_during_backward(Reduction& reduction, std::vector<at::Tensor>& gradients) {
+  if (!reduction.can_begin_early()) return;
+  const std::vector<at::Tensor> made = std::exchange(gradients, std::vector<at::Tensor>(gradients.size()));
+  reduction.begin_early(3);
+  for (size_t p = made.size(); p-- > 0;) {
+    gradients[p] = made[p];
+    const auto param = static_cast<int32_t>(p);
+    if (p > 0) reduction.note_complete({&param, 1});
+  }
+}
+
+// Both updates of a step, where ranks begin the second at different times, and some before all gradients are complete:
+// the order of the messages must not depend on it. Returns whether the sums are right.
 bool reduce_stage(const ReplicatedStages& plan, size_t stage, int32_t replica, Channels& channels) {
   const auto device = open_cpu();
   const StageEntry& entry = plan.entries[stage];
@@ -235,9 +247,11 @@ bool reduce_stage(const ReplicatedStages& plan, size_t stage, int32_t replica, C
       {.op = graphpipe::wire::ActionOp::kReduceGradient, .stage = entry.stage, .replica = replica, .range = updates[0]},
       3);
   const auto advance = [&] { first.advance(), second.advance(); };
+  if (replica % 3 == 0) begin_during_backward(first, gradients_of(state, updates[0].first));
   first.begin(3);
   if (replica % 2 == 0) second.begin(3);
   channels.wait_until([&] { return first.finished(); }, [&] { return first.waits_for(); }, advance);
+  if (replica % 4 == 1) begin_during_backward(second, gradients_of(state, updates[1].first));
   second.begin(3);
   channels.wait_until([&] { return second.finished(); }, [&] { return second.waits_for(); }, advance);
   return std::ranges::all_of(updates, [&](const auto& update) {

@@ -131,6 +131,22 @@ TEST_CASE("every plan gives the interpreter's bits over shared memory, and one b
   }
 }
 
+TEST_CASE("replicas sum complete gradients while the last backward runs, with the interpreter's bits") {
+  const PlanShape shapes[] = {{.micro_batch = {4, 8}, .replicas = {2, 2}},
+                              {.micro_batch = {4, 4}, .replicas = {3, 2}, .shared = true}};
+  for (PlanShape shape : shapes) {
+    CAPTURE(shape.shared);
+    const std::string folder = make_folder(shape.shared, 19);
+    const Outcome serial = run_serial_case(TwoStagePlan(shape), folder, "serial");
+    check_same_bits(run_distributed(TwoStagePlan(shape), folder, "shm", {"--overlap-all-reduce", "never"}), serial);
+    shape.awaits_sums = true;
+    for (const char* transport : {"shm", "tcp"})
+      check_same_bits(run_distributed(TwoStagePlan(shape), folder, transport, {"--overlap-all-reduce", "always"}),
+                      serial);
+    std::filesystem::remove_all(folder);
+  }
+}
+
 // 19 samples: two whole steps, then one of the three or five that are left.
 TEST_CASE("the rest of an epoch is trained alone: the interpreter's bits on every plan, and one batch's numbers") {
   for (const Case& c : cases()) {

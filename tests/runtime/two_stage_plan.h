@@ -33,6 +33,9 @@ struct PlanShape {
   bool states_memory = false;
   /// Stage 0 changes its first weights by itself, by other amounts in each replica: what a defect or a bad memory does.
   bool drifts = false;
+  /// The backward of samples 4 and more, the last ones, does not end in stage 0 before a sum of its replicas has
+  /// arrived. Not for the interpreter.
+  bool awaits_sums = false;
   /// Puts all stages on one device.
   bool one_device = false;
 };

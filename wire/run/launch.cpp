@@ -1,5 +1,6 @@
 #include "wire/run/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -35,14 +36,22 @@ bool read_port(const std::string& word, RunOptions& options) {
 // "gloo" is what the TCP transport was called.
 constexpr std::array<std::string_view, 5> kTransports = {"auto", "shm", "tcp", "nccl", "gloo"};
 constexpr std::array<std::string_view, 2> kDevices = {"cpu", "cuda"};
+constexpr std::array<std::string_view, 3> kOverlaps = {"auto", "always", "never"};
 
 }  // namespace
+
+Overlap overlap_named(std::string_view word) {
+  return static_cast<Overlap>(std::ranges::find(kOverlaps, word) - kOverlaps.begin());
+}
 
 std::vector<RunFlag> launch_flags() {
   using O = LaunchOptions;
   return {
       name_flag<&O::device>("--device", "where stages compute: cpu, or cuda in programs built with CUDA", kDevices),
       name_flag<&O::transport>("--transport", "how stages talk: auto, shm, tcp or nccl", kTransports),
+      name_flag<&O::overlap>(
+          "--overlap-all-reduce",
+          "whether replicas sum gradients before a backward ends: auto (over networks), always, never", kOverlaps),
       {.name = "--stall-timeout",
        .value_name = "SECONDS",
        .help = "a peer without progress for longer ends the run, 0.1 to 86400 (10, or what long actions need)",

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "wire/run/flag.h"
@@ -12,6 +13,11 @@ namespace graphpipe::wire {
 
 inline constexpr int kLargestPort = 65535;
 inline constexpr double kStallTimeout = 10;
+
+/// Whether replicas sum gradients while the last backward of their stage still runs.
+enum class Overlap : uint8_t { kAuto, kAlways, kNever };
+/// The word of --overlap-all-reduce. Needs: one of its words.
+Overlap overlap_named(std::string_view word);
 
 struct LaunchOptions {
   /// "cpu", or "cuda" for the GPU of this rank on its host.
@@ -25,6 +31,8 @@ struct LaunchOptions {
   std::optional<double> stall_timeout;
   /// "auto": shared memory between ranks on one host, TCP between hosts.
   std::string transport = "auto";
+  /// "auto", "always" or "never".
+  std::string overlap = "auto";
   /// The generated folder (manifest, weights). Empty: looked for from the program's own folder upwards.
   std::string folder;
   /// -1 and empty: taken from the environment (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, SLURM_*, OMPI_*), else from
