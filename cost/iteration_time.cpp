@@ -33,9 +33,23 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
   return seconds;
 }
 
+/// The same, and then updating weights; a device updates those of its stages one after the other.
+IdMap<StageId, double> finish_seconds(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                      IdMap<StageId, double> reduce) {
+  std::map<ir::DeviceId, double> updates;
+  for (StageId stage : graph.stage_ids())
+    for (ir::DeviceId device : graph.stages[stage].choice.devices) updates[device] += costs[stage].update;
+  for (StageId stage : graph.stage_ids()) {
+    double longest = 0;
+    for (ir::DeviceId device : graph.stages[stage].choice.devices) longest = std::max(longest, updates[device]);
+    reduce[stage] += longest;
+  }
+  return reduce;
+}
+
 /// The ramps, with `after` seconds following the last backward of each stage.
-IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
-                                           const IdMap<StageId, int64_t>& items, const IdMap<StageId, double>& after) {
+IdMap<StageId, Ramps> ramps_with_ends(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                                      const IdMap<StageId, int64_t>& items, const IdMap<StageId, double>& after) {
   IdMap<StageId, Ramps> result(graph.stages.size());
   for (StageId stage : graph.stage_ids()) result[stage].tail = after[stage];
   // Edges are sorted by source and lead to higher ids, so a stage's ramps are final before they are read.
@@ -56,7 +70,7 @@ IdMap<StageId, Ramps> ramps_with_reduction(const ir::StageGraph& graph, const Id
 
 IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                             const IdMap<StageId, int64_t>& items) {
-  return ramps_with_reduction(graph, costs, items, IdMap<StageId, double>(graph.stages.size(), 0.0));
+  return ramps_with_ends(graph, costs, items, IdMap<StageId, double>(graph.stages.size(), 0.0));
 }
 
 IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster) {
@@ -64,8 +78,9 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   IdMap<StageId, int64_t> items(graph.stages.size());
   for (StageId stage : graph.stage_ids()) items[stage] = graph.stages[stage].choice.micro_batch.count;
   const IdMap<StageId, Ramps> paths = ramps(graph, costs, items);
-  const IdMap<StageId, Ramps> with_reduction =
-      ramps_with_reduction(graph, costs, items, reduce_seconds(graph, cluster, costs));
+  const IdMap<StageId, double> reduce = reduce_seconds(graph, cluster, costs);
+  const IdMap<StageId, Ramps> reduced = ramps_with_ends(graph, costs, items, reduce);
+  const IdMap<StageId, Ramps> finished = ramps_with_ends(graph, costs, items, finish_seconds(graph, costs, reduce));
   const InFlight flight = in_flight(graph, cluster);
   // Stages on one device share it, so each also waits for the items of the others.
   std::map<ir::DeviceId, double> load;
@@ -88,7 +103,8 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
     IterationTime time{.warm_up = paths[stage].head,
                        .steady = steady,
                        .drain = paths[stage].tail,
-                       .reduce = with_reduction[stage].tail - paths[stage].tail,
+                       .reduce = reduced[stage].tail - paths[stage].tail,
+                       .update = finished[stage].tail - reduced[stage].tail,
                        .limiting = stage,
                        .fits = flight.fits,
                        .slowed_by_memory = slowdown > 1 + 1e-6};

@@ -1,6 +1,6 @@
 #pragma once
-// Closed-form time of one step: warm-up, steady state, drain and gradient reduction. It uses the same longest paths as
-// the lower bound of a plan (lower_bound.h), with the period that the in-flight numbers sustain.
+// Closed-form time of one step: warm-up, steady state, drain, gradient reduction and update. It uses the same longest
+// paths as the lower bound of a plan (lower_bound.h), with the period that the in-flight numbers sustain.
 
 #include "cost/in_flight.h"
 
@@ -20,6 +20,7 @@ struct IterationTime {
   double steady = 0;   // its items
   double drain = 0;    // until all are done
   double reduce = 0;   // gradients of replicas and of weights that several stages share, not hidden by the drain
+  double update = 0;   // of weights, not hidden by the drain
   /// The stage that the longest path goes through, of which all of the above are.
   ir::StageId limiting;
   /// A stage of the device that works longest, and how long that is. The longest path may go through another stage.
@@ -29,7 +30,7 @@ struct IterationTime {
   bool fits = true;
   /// Memory holds fewer samples in flight than the slowest stage could keep up with.
   bool slowed_by_memory = false;
-  double total() const { return warm_up + steady + drain + reduce; }
+  double total() const { return warm_up + steady + drain + reduce + update; }
 };
 
 IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster);

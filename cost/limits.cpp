@@ -137,6 +137,8 @@ std::string_view name_of(LimitKind kind) {
       return "warm-up";
     case LimitKind::kReduction:
       return "reduction";
+    case LimitKind::kUpdate:
+      return "update";
     case LimitKind::kOrder:
       return "order";
   }
@@ -156,8 +158,8 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
     const double share = 1 - total / step_seconds;
     if (graph.stages.size() == 1)
       return {LimitKind::kWork, stage, share,
-              text("the updates of the weights, ", percent(share),
-                   " % of the step beside its forwards and backwards: a larger batch makes fewer of them")};
+              text("what it costs to start the step and its passes, ", percent(share),
+                   " % of the step: a larger batch, or larger micro-batches, would lift it")};
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "
@@ -172,6 +174,11 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
                  " more on the fullest device, or recomputing, would lift it")};
   }
   const double ends = time.warm_up + time.drain;
+  if (time.update > std::max({time.busiest_seconds, ends, time.reduce}))
+    return {LimitKind::kUpdate, stage, time.update / total,
+            text("the updates of the weights, ", percent(time.update / total),
+                 " % of the step: a larger batch makes fewer of them, more stages share them, and a lighter optimizer "
+                 "passes over less")};
   if (ends > time.busiest_seconds && ends >= time.reduce)
     return {LimitKind::kWarmUpAndDrain, stage, ends / total,
             text("warm-up and drain, ", percent(ends / total), " % of the step; ", stage_words(graph, stage), " runs ",

@@ -15,9 +15,10 @@ enum class LimitKind : uint8_t {
   kMemory,          // too few samples fit in flight to keep the bottleneck busy
   kWarmUpAndDrain,  // most of the step is filling and emptying the pipeline
   kReduction,       // most of the step is summing gradients over copies
+  kUpdate,          // most of the step is updating weights
   kOrder,           // the schedule takes much longer than the plan needs
 };
-/// "work", "mixing", "link", "memory", "warm-up", "reduction", "order".
+/// "work", "mixing", "link", "memory", "warm-up", "reduction", "update", "order".
 std::string_view name_of(LimitKind kind);
 
 struct Limit {

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "cost/update_time.h"
 #include "support/units.h"
 
 namespace graphpipe::cost {
@@ -35,6 +36,16 @@ double work_of(const ir::StageGraph& graph, StageId id) {
     busiest = std::max(busiest, seconds);
   }
   return busiest;
+}
+
+/// Seconds that every replica of the stage updates weights, at least once in a step.
+double shortest_update(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id) {
+  const ir::Stage& stage = graph.stages[id];
+  if (!stage.is_trained()) return 0;
+  double shortest = kInfinity;
+  for (const ir::DeviceId device : stage.choice.devices)
+    shortest = std::min(shortest, update_time(update_work(stage), graph.update_traffic, cluster, device).count);
+  return shortest;
 }
 
 double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
@@ -81,12 +92,13 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   StepBound bound;
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids()) {
-    const double work = work_of(graph, stage);
-    bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work);
+    const double work = work_of(graph, stage), update = shortest_update(graph, cluster, stage);
+    bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work + update);
     const double without_last_weights =
         work - static_cast<double>(micro_batch_count(graph, stage)) * whole_costs[stage].weight_gradient;
     bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + without_last_weights + paths[stage].tail);
-    if (graph.stages[stage].choice.devices.size() == 1) load[graph.stages[stage].choice.devices.front()] += work;
+    if (graph.stages[stage].choice.devices.size() == 1)
+      load[graph.stages[stage].choice.devices.front()] += work + update;
   }
   for (const auto& [device, work] : load) bound.device_work = std::max(bound.device_work, work);
   bound.link = busiest_link(graph, cluster);

@@ -9,7 +9,7 @@ namespace graphpipe::cost {
 /// What limits a step, in seconds; the bound is the largest.
 struct StepBound {
   double path_and_work = 0;  // max over stages: first possible start + all work + what follows its last item
-  double device_work = 0;    // max over devices: all work of its stages
+  double device_work = 0;    // max over devices: all work of its stages, and the updates of their weights
   double link = 0;           // max over directed device pairs: bytes over bandwidth
   double total() const { return std::max({path_and_work, device_work, link}); }
 };

@@ -57,6 +57,7 @@ class Pricer {
     result_.execution = request_.execution;
     result_.one_sample = request_.one_sample;
     result_.optimizer_state_per_weight_byte = request_.optimizer_state_per_weight_byte;
+    result_.update_traffic = request_.update_traffic;
     for (NodeId id : graph_.node_ids())
       if (graph_.node(id).phase == Phase::kForward && depends_on_samples(id)) add_node(id);
     for (NodeId id : graph_.node_ids())
@@ -141,9 +142,17 @@ class Pricer {
           result_.weight_groups.push_back({.bytes = bytes,
                                            .trainable = param.trainable,
                                            .name = param.name,
-                                           .row_bytes = request_.updates_rows ? looked_up_bytes(param) : Bytes(0)});
+                                           .row_bytes = request_.updates_rows ? looked_up_bytes(param) : Bytes(0),
+                                           .update_flops = update_flops(param)});
     auto& weights = result_.nodes[reader].weights;
     if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
+  }
+
+  /// Tables and what is no matrix take updates without products.
+  double update_flops(const ir::Param& param) const {
+    const ir::Shape& shape = graph_.value(param.value).type.shape;
+    if (!request_.update_flops || !param.trainable || shape.size() != 2 || looked_up_bytes(param).count > 0) return 0;
+    return request_.update_flops(shape[0].factor, shape[1].factor);
   }
 
   /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; otherwise 0.

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "cost/update_time.h"
+
 namespace graphpipe::cost {
 
 namespace {
@@ -79,6 +81,7 @@ StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
   if (stage.choice.mode == ir::ReplicaMode::kRoundRobin)
     cost.samples_per_item_time *= static_cast<double>(stage.choice.devices.size());
   cost.all_reduce = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes).count;
+  cost.update = update_time(graph, cluster, id).count;
   add_boundary(graph, cluster, id, edges, samples, cost);
   return cost;
 }

@@ -30,8 +30,8 @@ struct StageCost {
   /// Seconds from the end of an item until its readers have everything that it sends, and the same for the gradients
   /// that come back: the cost of a hop to any reader on the way down and on the way up.
   double hop_down = 0, hop_up = 0;
-  /// Seconds of the all-reduce of one step.
-  double all_reduce = 0;
+  /// Seconds of the all-reduce of one step, and of its update of the weights (update_time.h).
+  double all_reduce = 0, update = 0;
   /// Samples that all replicas together finish in the time of one item.
   double samples_per_item_time = 1;
 

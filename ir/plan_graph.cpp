@@ -131,6 +131,11 @@ class PlanGraphVerifier {
 
 }  // namespace
 
+Bytes updated_bytes(const WeightGroup& weights, size_t copies, Samples batch) {
+  if (weights.row_bytes.count == 0 || copies > 1) return weights.bytes;
+  return std::min(weights.bytes, Bytes(2 * weights.row_bytes.count * batch.count));
+}
+
 std::string_view sample_scope_name(SampleScope scope) { return kScopes.at(static_cast<size_t>(scope)); }
 
 std::optional<SampleScope> sample_scope_of_name(std::string_view name) {

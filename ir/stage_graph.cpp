@@ -157,12 +157,6 @@ void add_seconds(const PlanGraph& graph, StageGraph& result) {
   }
 }
 
-/// An update by rows reads and writes each twice: they are gathered, changed and put back.
-Bytes updated_bytes(const WeightGroup& weights, const Stage& stage, size_t holders, Samples batch) {
-  if (weights.row_bytes.count == 0 || stage.choice.devices.size() > 1 || holders > 1) return weights.bytes;
-  return std::min(weights.bytes, Bytes(2 * weights.row_bytes.count * batch.count));
-}
-
 /// A copy of weights that another stage trains must follow them: its stage has a backward too, of nothing where none of
 /// its nodes has one, so that it takes part in the sum of gradients and in the step.
 void run_backwards_of_copies(const PlanGraph& graph, const std::map<WeightGroupId, std::vector<StageId>>& holders,
@@ -192,6 +186,7 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
       if (graph.weight_groups[group].trainable) {
         stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
         ++stage.trainable_tensors;
+        stage.update_flops += graph.weight_groups[group].update_flops;
       }
       holders[group].push_back(id);
     }
@@ -201,7 +196,8 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
     const WeightGroup& weights = graph.weight_groups[group];
     for (const StageId id : stages)
       if (weights.trainable)
-        result.stages[id].updated_weight_bytes += updated_bytes(weights, result.stages[id], stages.size(), graph.batch);
+        result.stages[id].updated_weight_bytes +=
+            updated_bytes(weights, stages.size() * result.stages[id].choice.devices.size(), graph.batch);
     if (stages.size() > 1)
       result.shared.push_back({group, std::move(stages), weights.trainable ? weights.bytes : Bytes(0)});
   }
@@ -380,6 +376,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   result.execution = graph.execution;
   result.one_sample = graph.one_sample;
   result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
+  result.update_traffic = graph.update_traffic;
   for (const StageChoice& choice : assignment.choice) {
     Stage stage;
     stage.choice = choice;

@@ -14,6 +14,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--momentum,--nesterov",
      .defaults = {.learning_rate = 0.01},
      .state_per_weight_byte = 1,
+     .update_traffic = 3,
      .updates_rows = true},
     {.name = "adam",
      .title = "Adam",
@@ -21,6 +22,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--betas,--eps",
      .defaults = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
      .state_per_weight_byte = 2,
+     .update_traffic = 7,
      .normalises = true},
     {.name = "adamw",
      .title = "AdamW",
@@ -28,6 +30,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--betas,--eps",
      .defaults = {.learning_rate = 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
      .state_per_weight_byte = 2,
+     .update_traffic = 7,
      .normalises = true},
     {.name = "lamb",
      .title = "LAMB",
@@ -35,6 +38,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--betas,--eps",
      .defaults = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6},
      .state_per_weight_byte = 2,
+     .update_traffic = 26,
      .normalises = true,
      .mixes_elements = true},
     {.name = "adagrad",
@@ -43,6 +47,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--eps",
      .defaults = {.learning_rate = 0.01, .epsilon = 1e-10},
      .state_per_weight_byte = 1,
+     .update_traffic = 11,
      .normalises = true,
      .updates_rows = true},
     {.name = "row-wise-adagrad",
@@ -51,6 +56,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--eps",
      .defaults = {.learning_rate = 0.01, .epsilon = 1e-8},
      .state_per_weight_byte = 1,
+     .update_traffic = 6,
      .normalises = true,
      .updates_rows = true},
     {.name = "muon",
@@ -60,8 +66,10 @@ constexpr OptimizerEntry kOptimizers[] = {
      .defaults =
          {.learning_rate = 1e-3, .weight_decay = 0.1, .momentum = 0.95, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8},
      .state_per_weight_byte = 2,
+     .update_traffic = 14,
      .normalises = true,
-     .mixes_elements = true},
+     .mixes_elements = true,
+     .orthogonalises = true},
 };
 
 }  // namespace
@@ -73,6 +81,12 @@ bool OptimizerEntry::takes(std::string_view flag) const {
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return false;
+}
+
+double update_flops(const OptimizerEntry& optimizer, int64_t rows, int64_t columns) {
+  if (!optimizer.orthogonalises) return 0;
+  const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
+  return kMatrixIterations * (2 * m * m * n + 2 * m * m * m + 2 * m * m * n);
 }
 
 std::span<const OptimizerEntry> optimizers() { return kOptimizers; }

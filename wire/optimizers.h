@@ -36,6 +36,9 @@ struct OptimizerEntry {
   /// Bytes of state per byte of trained weight, at most: what plans keep free. Momentum counts although a run may go
   /// without, because runs choose it after the plan is made.
   double state_per_weight_byte;
+  /// Bytes of memory traffic per byte of trained weight: the tensors of a weight's size that the update reads and
+  /// writes (runtime/optimizers), with default numbers.
+  double update_traffic;
   /// Its update divides by the root of the gradient's mean square, and has a second moment for `verify`.
   bool normalises = false;
   /// Without momentum and weight decay it changes of a table only the rows that were looked up.
@@ -43,10 +46,19 @@ struct OptimizerEntry {
   /// An element's update depends on all elements of the gradient: how much rounding of one may do to it, `verify` takes
   /// from the gradients themselves.
   bool mixes_elements = false;
+  /// It multiplies matrices: kMatrixIterations times for each weight that is one.
+  bool orthogonalises = false;
 
   /// Whether `flag` ("--momentum") is one of `flags`.
   bool takes(std::string_view flag) const;
 };
+
+/// Newton-Schulz iterations of an optimizer that orthogonalises.
+inline constexpr int kMatrixIterations = 5;
+/// Floating-point operations of the update of one matrix. In each iteration a matrix of m rows and n >= m columns is
+/// multiplied with its transpose, the product with itself, and the result with the matrix. 0 where it does not
+/// orthogonalise.
+double update_flops(const OptimizerEntry& optimizer, int64_t rows, int64_t columns);
 
 /// In the order of help texts; the first is what is taken where none is named.
 std::span<const OptimizerEntry> optimizers();

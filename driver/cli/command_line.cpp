@@ -2,6 +2,7 @@
 // code of wire/exit_codes.h.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -205,6 +206,7 @@ Result<ReadCommand> read_command(const CommandEntry& verb, const std::vector<std
 
 int run_command_line(int argc, char** argv) {
   hold_standard_descriptors();
+  signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is an error of the write, which says what it is
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   // A result that could not be written is a failure: the pipe was closed, or the disk is full.
   if (std::cout.flush()) return code;

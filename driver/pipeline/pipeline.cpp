@@ -32,25 +32,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
-double state_per_weight_byte(const ir::Graph& graph, const std::string& optimizer) {
-  const double own = wire::optimizer_named(optimizer).state_per_weight_byte;
+bool has_16_bit_weights(const ir::Graph& graph) {
   for (const ir::ParamId id : graph.param_ids())
     if (graph.param(id).trainable && ir::bytes_per_element(graph.value(graph.param(id).value).type.dtype) == 2)
-      return 2 * (1 + own);
-  return own;
+      return true;
+  return false;
 }
 
 // Analytic without a profile.
 Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, const ir::Profile* profile) {
-  return cost::price(model.graph, plan.cluster,
-                     {.batch = plan.batch,
-                      .optimizer_state_per_weight_byte = state_per_weight_byte(model.graph, plan.spec.optimizer),
-                      .updates_rows = wire::optimizer_named(plan.spec.optimizer).updates_rows,
-                      .profile = profile,
-                      .scopes = scopes_of(plan.spec),
-                      .execution = plan.execution,
-                      .one_sample = plan.spec.one_sample});
+  const wire::OptimizerEntry& optimizer = wire::optimizer_named(plan.spec.optimizer);
+  // At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
+  const bool halves = has_16_bit_weights(model.graph);
+  const double state = optimizer.state_per_weight_byte;
+  return cost::price(
+      model.graph, plan.cluster,
+      {.batch = plan.batch,
+       .optimizer_state_per_weight_byte = halves ? 2 * (1 + state) : state,
+       .update_traffic = (halves ? 2 : 1) * optimizer.update_traffic,
+       .update_flops = [&](int64_t rows, int64_t columns) { return wire::update_flops(optimizer, rows, columns); },
+       .updates_rows = optimizer.updates_rows,
+       .profile = profile,
+       .scopes = scopes_of(plan.spec),
+       .execution = plan.execution,
+       .one_sample = plan.spec.one_sample});
 }
 
 // The profile of a plan, which must still be the file that it was priced with.

@@ -164,12 +164,17 @@ std::string steady_line(const scheduler::SteadyState& steady) {
                      human_seconds(steady.step_seconds), human_seconds(steady.update_seconds));
 }
 
+std::string policy_words(const Pipeline& pipeline) {
+  const std::string &asked = pipeline.plan.policy, &taken = pipeline.built.schedule.policy;
+  return asked == "auto" && taken != asked ? text(asked, " (", taken, ")") : asked;
+}
+
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
   if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
   const double step = pipeline.built.step_seconds();
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
-  out += fmt::format("planner {}, policy {}", pipeline.plan.planner, pipeline.plan.policy);
+  out += fmt::format("planner {}, policy {}", pipeline.plan.planner, policy_words(pipeline));
   if (pipeline.plan.execution == ir::Execution::kChain) out += ", executed as a chain";
   if (pipeline.search_seconds > 0) out += ", searched " + human_seconds(pipeline.search_seconds);
   out += pipeline.complete ? "\n" : " (ended early)\n";
@@ -224,6 +229,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   const auto metrics = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline);
   JsonObject object;
   object.add("planner", pipeline.plan.planner).add("policy", pipeline.plan.policy);
+  object.add("ordered_by", pipeline.built.schedule.policy);
   object.add("execute", std::string(ir::execution_name(pipeline.plan.execution))).add("stages", stages);
   object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
   if (ir::is_asynchronous(pipeline.built.schedule)) object.add("drain_every", pipeline.plan.drain_every);

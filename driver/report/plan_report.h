@@ -23,6 +23,8 @@ std::string names_of_devices(const ir::StageChoice& choice);
 std::string steady_line(const scheduler::SteadyState& steady);
 
 std::string plan_text(const Pipeline& pipeline);
+/// The plan's policy; of `auto` also the one whose order it took: "auto (zb-1p)".
+std::string policy_words(const Pipeline& pipeline);
 /// planner, policy, stages, simulated_step, bound, gap, limit, peak_bytes, ...
 JsonObject plan_json(const Pipeline& pipeline);
 

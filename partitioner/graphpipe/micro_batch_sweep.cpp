@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cost/lower_bound.h"
+#include "cost/update_time.h"
 #include "partitioner/graphpipe/device_count_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "support/run_tasks.h"
@@ -83,6 +84,9 @@ class Task {
     if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
     most_ = max_time_per_sample(*request.graph, *request.cluster);
+    if (options.counts_updates)
+      most_ +=
+          cost::update_of_all(*request.graph, *request.cluster).count / static_cast<double>(request.graph->batch.count);
     if (!devices_differ(*request.graph, *request.cluster))
       most_ = std::min(most_, kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
   }
@@ -91,9 +95,9 @@ class Task {
     std::vector<std::unique_ptr<StageEvaluator>> owned;
     std::vector<StageEvaluator*> evaluators;
     for (const auto& [size, k] : sizes) {
-      owned.push_back(std::make_unique<StageEvaluator>(*request_.graph, *request_.cluster, size, k,
-                                                       budget_.largest_replication, options_.recompute,
-                                                       request_.shard_optimizer_state));
+      owned.push_back(std::make_unique<StageEvaluator>(
+          *request_.graph, *request_.cluster, size, k, budget_.largest_replication,
+          EvaluatorOptions{options_.recompute, request_.shard_optimizer_state, options_.counts_updates}));
       evaluators.push_back(owned.back().get());
     }
     for (const double memory : memories_) {

@@ -11,6 +11,8 @@ struct SweepOptions {
   /// Besides the plan with the smallest time per sample, plans at these multiples of it: fewer and fuller stages fill
   /// and drain faster.
   std::vector<double> slacks = {1.05, 1.15, 1.3, 1.6};
+  /// The time per sample has a share of the update of the weights, as of the all-reduce; not in the paper.
+  bool counts_updates = false;
 };
 
 /// Adds what the searches find to `found`, the same whatever the number of threads, unless the deadline passes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost/update_time.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "support/stopwatch.h"
 
@@ -22,10 +23,17 @@ std::vector<SearchSpace> spaces_of(const SearchGraph& graph, bool line) {
   return spaces;
 }
 
-Result<PlanAnswer> search(const PlanRequest& request, bool line) {
+/// Whether updates of weights, divided evenly, take a noticeable part of the best step so far.
+bool updates_matter(const PlanRequest& request, double step) {
+  constexpr double kNoticeable = 0.01;
+  const double devices = static_cast<double>(request.cluster->devices.size());
+  return !(cost::update_of_all(*request.graph, *request.cluster).count / devices < kNoticeable * step);
+}
+
+/// Over the graph's tree, or over the line of its nodes.
+Result<PlanAnswer> search(const PlanRequest& request, bool line, Deadline& deadline) {
   const Stopwatch watch;
   GP_TRY_VOID(device_budget(request));
-  Deadline deadline(request.time_limit, request.cancel);
   Candidates found(request);
   // Where memory is tight, the in-flight numbers have to be searched too, and that takes a smaller graph.
   for (size_t parts : {parts_for(*request.cluster), size_t{48}}) {
@@ -33,6 +41,8 @@ Result<PlanAnswer> search(const PlanRequest& request, bool line) {
     const PlanRequest small = small_request(request, graph.small.graph);
     Candidates small_found(small);
     search_spaces(small, spaces_of(graph, line), {}, deadline, small_found);
+    if (updates_matter(small, small_found.min_step()))
+      search_spaces(small, spaces_of(graph, line), {.counts_updates = true}, deadline, small_found);
     const bool is_exact = graph.small.members.size() == make_items(*request.graph).nodes.size();
     for (const PlanCandidate& candidate :
          small_found.best(is_exact ? std::numeric_limits<size_t>::max() : kMaxExpanded))
@@ -82,8 +92,18 @@ void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir
   candidates.add(stages);
 }
 
-Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search(request, false); }
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) {
+  Deadline deadline(request.time_limit, request.cancel);
+  Result<PlanAnswer> answer = search(request, /*line=*/false, deadline);
+  if (answer.ok() || answer.problems().front().code != Code::kNoFeasiblePlan) return answer;
+  // Stages of a line may take parts of any branches, and fit where those of the tree do not.
+  Result<PlanAnswer> of_line = search(request, /*line=*/true, deadline);
+  return of_line.ok() ? std::move(of_line) : std::move(answer);
+}
 
-Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return search(request, true); }
+Result<PlanAnswer> plan_sequential(const PlanRequest& request) {
+  Deadline deadline(request.time_limit, request.cancel);
+  return search(request, /*line=*/true, deadline);
+}
 
 }  // namespace graphpipe::partitioner

@@ -43,13 +43,12 @@ double message_seconds(const ir::LinkLevel& link, double bytes) {
 }  // namespace
 
 StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
-                               int max_devices, bool recompute, bool shard_optimizer_state)
+                               int max_devices, const EvaluatorOptions& options)
     : graph_(graph),
       cluster_(cluster),
       micro_batch_(micro_batch),
       k_(k),
-      recompute_(recompute),
-      shard_(shard_optimizer_state),
+      options_(options),
       replicas_(useful_counts(micro_batch.count, max_devices)),
       counts_(replicas_.size()),
       columns_(counts_),
@@ -58,6 +57,10 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
       gradient_reader_count_(graph.values.size(), 0),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
+  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
+    if (!slowest_memory_.valid() ||
+        cluster.devices[device].memory_bandwidth < cluster.devices[slowest_memory_].memory_bandwidth)
+      slowest_memory_ = device;
   if (graph.has_batch_scope()) add_batch_column();
   price_counts();
   price_nodes();
@@ -109,7 +112,7 @@ void StageEvaluator::price_nodes() {
     const ir::PlanNode& node = graph_.nodes[id];
     fill(node_seconds_, id.index(),
          [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); });
-    if (recompute_) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
+    if (options_.recompute) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
     fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
     fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
     fill(node_kept_, id.index(), [&](double n) { return node.kept_gradients.at(n); });
@@ -141,6 +144,7 @@ void StageEvaluator::clear() {
        {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     std::fill(sums->begin(), sums->end(), 0.0);
   weight_bytes_ = trainable_bytes_ = 0;
+  update_ = {};
   scope_ = ir::SampleScope::kEach;
   fewest_samples_ = 1;
   has_backward_ = above_batch_ = false;
@@ -165,7 +169,7 @@ void StageEvaluator::add_node(PlanNodeId id) {
     workspace_[i] = std::max(workspace_[i], extra[i]);
     kept_[i] += kept[i];
   }
-  if (recompute_)
+  if (options_.recompute)
     for (size_t i = 0; i < columns_; ++i) forward_[i] += node_forward_.row(row)[i];
   has_backward_ = has_backward_ || node.has_backward;
   weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
@@ -177,7 +181,7 @@ void StageEvaluator::add_node(PlanNodeId id) {
     touched_groups_.push_back(group);
     const double bytes = static_cast<double>(graph_.weight_groups[group].bytes.count);
     weight_bytes_ += bytes;
-    if (graph_.weight_groups[group].trainable) trainable_bytes_ += bytes;
+    if (graph_.weight_groups[group].trainable) add_trained(graph_.weight_groups[group]);
   }
   const auto update = [&](const std::vector<PlanValueId>& list, auto&& step) {
     for (PlanValueId value : list) {
@@ -192,6 +196,13 @@ void StageEvaluator::add_node(PlanNodeId id) {
   update(touches.gradient_read, [](ValueState& state) { ++state.gradient_readers; });
   update(touches.saved, [](ValueState& state) { ++state.savers; });
   update(touches.weight_saved, [](ValueState& state) { ++state.weight_savers; });
+}
+
+void StageEvaluator::add_trained(const ir::WeightGroup& weights) {
+  trainable_bytes_ += static_cast<double>(weights.bytes.count);
+  ++update_.tensors;
+  update_.bytes += static_cast<double>(ir::updated_bytes(weights, /*copies=*/1, graph_.batch).count);
+  update_.flops += weights.update_flops;
 }
 
 StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const ValueState& state) const {
@@ -262,6 +273,14 @@ size_t StageEvaluator::counts() const {
 
 double StageEvaluator::compute_per_sample(size_t index) const { return per_sample(column(index), micro_batch()); }
 
+/// On the device whose memory is slowest. That other stages may hold copies of the weights is not known here.
+double StageEvaluator::update_seconds(int replicas) const {
+  if (!has_backward_ || !options_.counts_updates) return 0;
+  cost::UpdateWork work = update_;
+  if (replicas > 1) work.bytes = trainable_bytes_;
+  return cost::update_time(work, graph_.update_traffic, cluster_, slowest_memory_).count;
+}
+
 StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) const {
   const size_t index = column(replica_index);
   const double samples = static_cast<double>(micro_batch().count);
@@ -272,14 +291,15 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   // Sums over values that went in and out again may leave a trace of rounding below zero.
   const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
   const double reduce = reductions_[index].constant + reductions_[index].per_byte * trainable_bytes_;
-  option.time_per_sample = std::max(seconds, messages) / samples + reduce / static_cast<double>(graph_.batch.count);
+  option.time_per_sample = std::max(seconds, messages) / samples +
+                           (reduce + update_seconds(option.devices)) / static_cast<double>(graph_.batch.count);
   option.flight = {.micro_batch = micro_batch().count,
                    .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,
                    .seconds_per_sample = seconds / samples,
                    .hop_seconds = hops};
   if (above_batch_) option.fewest_in_flight = graph_.batch.count;
   option.latency = seconds + hops;
-  const double state = graph_.optimizer_state_per_weight_byte / (shard_ ? option.devices : 1);
+  const double state = graph_.optimizer_state_per_weight_byte / (options_.shard_optimizer_state ? option.devices : 1);
   option.fixed_bytes = weight_bytes_ + trainable_bytes_ * (1 + state) + workspace_[index] + kept_[index] +
                        std::max(0.0, gradient_bytes_[index]);
   option.item_bytes = std::max(0.0, stash_[index]);

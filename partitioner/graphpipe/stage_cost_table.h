@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost/in_flight.h"
+#include "cost/update_time.h"
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
 
@@ -35,14 +36,22 @@ struct StageOption {
   }
 };
 
+struct EvaluatorOptions {
+  /// Each replica count comes in two forms.
+  bool recompute = false;
+  /// Replicas divide the state among them.
+  bool shard_optimizer_state = false;
+  /// Times per sample have a share of the update.
+  bool counts_updates = false;
+};
+
 class StageEvaluator {
  public:
   /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
-  /// only the smallest, and where more than 32 are left those in steps of a quarter. With `recompute` each count comes
-  /// in two forms. With `shard_optimizer_state` replicas divide the state among them. A stage with a node that works on
+  /// only the smallest, and where more than 32 are left those in steps of a quarter. A stage with a node that works on
   /// the whole batch has one replica and the batch as its micro-batch, whatever `micro_batch` is.
   StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
-                 bool recompute = false, bool shard_optimizer_state = false);
+                 const EvaluatorOptions& options = {});
 
   void clear();
   /// Needs: none of the nodes is in the stage yet.
@@ -53,7 +62,7 @@ class StageEvaluator {
   double min_work_per_sample(ir::PlanNodeId node) const;
   /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
   size_t counts() const;
-  bool may_recompute() const { return recompute_ && has_backward_; }
+  bool may_recompute() const { return options_.recompute && has_backward_; }
   StageOption option_at(size_t index, bool recompute) const;
   /// No option with this replica count has a smaller time per sample.
   double compute_per_sample(size_t index) const;
@@ -71,6 +80,8 @@ class StageEvaluator {
     bool in = false, out = false, gradient = false;
   };
   void add_node(ir::PlanNodeId node);
+  void add_trained(const ir::WeightGroup& weights);
+  double update_seconds(int replicas) const;
   void change(ir::PlanValueId value, ValueState to);
   Boundary boundary(ir::PlanValueId value, const ValueState& state) const;
   void add_boundary(ir::PlanValueId value, const Boundary& boundary, double sign);
@@ -79,7 +90,8 @@ class StageEvaluator {
   const ir::Cluster& cluster_;
   Samples micro_batch_;
   int k_;
-  bool recompute_, shard_;
+  EvaluatorOptions options_;
+  ir::DeviceId slowest_memory_;
   /// Numbers by node or value, and by column.
   struct Table {
     size_t stride = 1;
@@ -120,6 +132,7 @@ class StageEvaluator {
   // The stage so far.
   std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
+  cost::UpdateWork update_;  // of a stage with one replica
   ir::SampleScope scope_ = ir::SampleScope::kEach;
   int64_t fewest_samples_ = 1;
   bool has_backward_ = false, above_batch_ = false;

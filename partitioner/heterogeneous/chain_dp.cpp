@@ -265,8 +265,8 @@ void search_line(const PlanRequest& request, const SearchChain& line, const std:
     if (deadline.passed()) return;
     std::vector<RunTable> tables;
     for (const ir::PlanGraph& graph : by_kind) {
-      StageEvaluator evaluator(graph, *request.cluster, size, 1, static_cast<int>(most), false,
-                               request.shard_optimizer_state);
+      StageEvaluator evaluator(graph, *request.cluster, size, 1, static_cast<int>(most),
+                               {.shard_optimizer_state = request.shard_optimizer_state});
       tables.emplace_back(line, evaluator, most);
     }
     ChainDp(line, tables, size, classes, bunch).run(deadline, found);

@@ -115,11 +115,13 @@ class OtherStageGraph:
 @dataclass(frozen=True)
 class PlanSummary(Answer):
     """Of `plan`, `compile` and `simulate`. `step_bound` is what no order of these stages beats, `bound` what no plan of
-    the search space beats in the planner's own objective. `steady_step` is a mini-batch of an asynchronous plan while its
-    pipeline is full, which it drains after `drain_every`; `best_stage_graph` is what lost against a plan of one stage."""
+    the search space beats in the planner's own objective. `ordered_by` is the policy whose order `auto` took, and `policy`
+    of all others. `steady_step` is a mini-batch of an asynchronous plan while its pipeline is full, which it drains after
+    `drain_every`; `best_stage_graph` is what lost against a plan of one stage."""
 
     planner: str = ""
     policy: str = ""
+    ordered_by: str = ""
     execute: str = "graph"
     stages: list[Stage] = field(default_factory=list)
     batch: int = 0

@@ -109,6 +109,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
     return wire::kExitOk;
   }
   watch_parent(options.launch.parent);
+  signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is an error of the write, which says what it is
   const auto work = [&] {
     end_after_epochs(options);
     at::set_num_threads(options.launch.threads > 0 ? options.launch.threads : std::max(1, plan.threads));

@@ -14,12 +14,13 @@
 
 #include "runtime/optimizers/moments.h"
 #include "runtime/optimizers/registry.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::runtime {
 namespace {
 
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
-constexpr int kIterations = 5;
+constexpr int kIterations = wire::kMatrixIterations;
 constexpr double kSmallestNorm = 1e-7;
 
 bool is_matrix(const at::Tensor& weight, const UpdateTerms& terms) { return weight.dim() == 2 && !terms.is_table; }

@@ -33,8 +33,10 @@ uint64_t ring_capacity(int64_t largest_bytes) {
 }
 
 [[noreturn]] void cannot(const std::string& what) {
+  const bool is_limited = errno == EFBIG;
   fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(errno)),
-       "run with --transport tcp, or let the ranks share one process-id namespace and user");
+       is_limited ? "raise the limit of file sizes (ulimit -f), or run with --transport tcp"
+                  : "run with --transport tcp, or let the ranks share one process-id namespace and user");
 }
 
 [[noreturn]] void refuse_segment(const std::string& path, const char* why) {

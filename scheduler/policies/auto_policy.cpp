@@ -18,8 +18,7 @@ struct Candidate {
 };
 
 Candidate candidate_of(const PolicyRequest& request, Schedule order) {
-  RelaxedTimes relaxed(request.graph, request.cluster, order, fine_ticks_per_second(request.graph),
-                       SimulateOptions().step_traffic);
+  RelaxedTimes relaxed(request.graph, request.cluster, order, fine_ticks_per_second(request.graph));
   const std::optional<RelaxedTimes::Score> score = relaxed.score();
   const Ticks never(std::numeric_limits<int64_t>::max());
   return {.order = std::move(order), .least = score ? score->makespan : never};

@@ -93,7 +93,7 @@ class Search {
     if (!start) return std::move(compute_);
     best_ = *std::move(start);
     if (!updates_) {
-      relaxed_.emplace(graph_, cluster_, compute_, fine_ticks_per_second(graph_), SimulateOptions().step_traffic);
+      relaxed_.emplace(graph_, cluster_, compute_, fine_ticks_per_second(graph_));
       relaxed_best_ = relaxed_->score();
     }
     while (fill_one_gap()) {

@@ -80,12 +80,4 @@ std::vector<Ticks> reduction_lengths(const StageGraph& graph, const ir::Cluster&
   return lengths;
 }
 
-Seconds update_time(const ir::Stage& stage, const ir::Cluster& cluster, ir::DeviceId device, double step_traffic) {
-  const double bytes = static_cast<double>(stage.updated_weight_bytes.count);
-  const ir::RuntimeCosts& costs = cluster.runtime;
-  if (step_traffic > 0 && (costs.update_tensor.count > 0 || costs.update_byte > 0))
-    return Seconds(stage.trainable_tensors * costs.update_tensor.count + bytes * costs.update_byte);
-  return Seconds(step_traffic * bytes / cluster.devices[device].memory_bandwidth.count);
-}
-
 }  // namespace graphpipe::scheduler

@@ -24,9 +24,6 @@ double fine_ticks_per_second(const StageGraph& graph);
 std::vector<Ticks> reduction_lengths(const StageGraph& graph, const ir::Cluster& cluster,
                                      const IdMap<StageId, int>& groups, double ticks_per_second);
 
-/// One optimizer step of one replica on the device: as measured, else `step_traffic` bytes of memory traffic per byte.
-Seconds update_time(const ir::Stage& stage, const ir::Cluster& cluster, ir::DeviceId device, double step_traffic);
-
 class Durations {
  public:
   /// `action`: what each action costs beside its operators.

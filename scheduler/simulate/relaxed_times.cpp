@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost/update_time.h"
 #include "scheduler/lowering/insert_transfers.h"
 
 namespace graphpipe::scheduler {
@@ -16,12 +17,12 @@ ir::DeviceId device_of(const StageGraph& graph, const Item& item) {
 }  // namespace
 
 RelaxedTimes::RelaxedTimes(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
-                           double ticks_per_second, double step_traffic)
+                           double ticks_per_second)
     : group_of_(reduction_groups(graph)) {
   const ItemTable items(graph, compute);
   add_nodes(graph, cluster, compute, items, ticks_per_second);
   add_edges(graph, cluster, items, ticks_per_second);
-  add_ends(graph, cluster, compute, ticks_per_second, step_traffic);
+  add_ends(graph, cluster, compute, ticks_per_second);
   runs_.resize(lists_.size());
 }
 
@@ -90,7 +91,7 @@ void RelaxedTimes::add_edges(const StageGraph& graph, const ir::Cluster& cluster
 }
 
 void RelaxedTimes::add_ends(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
-                            double ticks_per_second, double step_traffic) {
+                            double ticks_per_second) {
   reduction_lengths_ = reduction_lengths(graph, cluster, group_of_, ticks_per_second);
   const Ticks begin = to_ticks(cluster.runtime.step, ticks_per_second);
   for (size_t p = 0; p < compute.programs.size(); ++p) {
@@ -101,7 +102,8 @@ void RelaxedTimes::add_ends(const StageGraph& graph, const ir::Cluster& cluster,
     for (const Action& action : compute.programs[p].actions) {
       const StageId stage(static_cast<size_t>(action.stage));
       if (!stages.insert(stage) || !graph.stages[stage].is_trained()) continue;
-      updates += to_ticks(update_time(graph.stages[stage], cluster, compute.programs[p].device, step_traffic),
+      const cost::UpdateWork work = cost::update_work(graph.stages[stage]);
+      updates += to_ticks(cost::update_time(work, graph.update_traffic, cluster, compute.programs[p].device),
                           ticks_per_second);
       if (const int group = group_of_[stage]; group >= 0 && std::ranges::find(groups, group) == groups.end())
         groups.push_back(group);

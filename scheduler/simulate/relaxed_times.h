@@ -22,9 +22,8 @@ class RelaxedTimes {
     auto operator<=>(const Score&) const = default;
   };
 
-  /// `step_traffic` as in SimulateOptions. Needs: an order that insert_transfers takes, without actions of updates.
-  RelaxedTimes(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute, double ticks_per_second,
-               double step_traffic);
+  /// Needs: an order that insert_transfers takes, without actions of updates.
+  RelaxedTimes(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute, double ticks_per_second);
 
   /// Actions of the order.
   size_t size() const { return nodes_.size(); }
@@ -57,8 +56,7 @@ class RelaxedTimes {
   void add_nodes(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute, const ItemTable& items,
                  double ticks_per_second);
   void add_edges(const StageGraph& graph, const ir::Cluster& cluster, const ItemTable& items, double ticks_per_second);
-  void add_ends(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute, double ticks_per_second,
-                double step_traffic);
+  void add_ends(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute, double ticks_per_second);
   void advance(size_t program);
   void finish(NodeIndex node, Ticks end);
 

@@ -23,9 +23,6 @@ struct SimulateOptions {
   bool rendezvous = false;
   /// Refuses reductions and steps before compute actions of their stage and replica that belong to their update.
   bool synchronous = true;
-  /// Bytes of memory traffic per byte of trainable weight in an optimizer step: it reads the weight and its gradient
-  /// and writes the weight. 0 leaves the step out.
-  double step_traffic = 3;
 };
 
 /// Runs the schedule. Takes any actions, also wrong ones: what cannot be run is refused, nothing is assumed of the

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "cost/update_time.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/links.h"
 #include "scheduler/simulate/simulator.h"
@@ -154,8 +155,8 @@ Simulator::Outcome Simulator::run_step(size_t program, ActionIndex at, const Act
       cause = collective->contributions.back();
     }
   }
-  const Seconds seconds = update_time(graph_.stages[StageId(static_cast<size_t>(action.stage))], cluster_,
-                                      schedule_.programs[program].device, options_.step_traffic);
+  const cost::UpdateWork work = cost::update_work(graph_.stages[StageId(static_cast<size_t>(action.stage))]);
+  const Seconds seconds = cost::update_time(work, graph_.update_traffic, cluster_, schedule_.programs[program].device);
   span(at) = {start, start + to_ticks(seconds, options_.ticks_per_second)};
   causes_[static_cast<size_t>(at)] = cause;
   run.last_compute = at;

@@ -76,7 +76,8 @@ TEST_CASE("replicas share an item and add an all-reduce; shared weights add a re
   CHECK(cost.period() == doctest::Approx(3));
   // Two rounds of a half; a half is added at 10 GB/s of traffic, three bytes each.
   CHECK(cost.all_reduce == doctest::Approx(2097152 / 5e9 + 1e-5 + 1048576 * 3 / 10e9));
-  CHECK(iteration_time(*plan, cluster).total() == doctest::Approx(24 + cost.all_reduce));
+  CHECK(iteration_time(*plan, cluster).total() == doctest::Approx(24 + cost.all_reduce + cost.update));
+  CHECK(cost.update == doctest::Approx(2097152 * 3 / 10e9));
 
   graph.nodes[ir::PlanNodeId(1u)].weights = graph.nodes[ir::PlanNodeId(0u)].weights;
   const ir::StageGraph tied = one_stage_per_node(graph, Samples(4));

@@ -129,6 +129,18 @@ TEST_CASE("memory limits where fewer samples fit than the bottleneck needs, and 
   CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kWork);
 }
 
+TEST_CASE("heavy weights: the updates, with any number of stages") {
+  const ir::PlanGraph graph = tests::chain_graph(3, {.weight_bytes = 1'000'000}, Samples(64));
+  ir::Cluster cluster = ir::equal_devices(3);
+  for (ir::Device& device : cluster.devices) device.memory_bandwidth = BytesPerSecond(1e4);
+  const Limit limit = limit_at_its_own_speed(stages_of(graph, Samples(1)), cluster);
+  CAPTURE(limit.sentence);
+  CHECK(limit.kind == LimitKind::kUpdate);
+  CHECK(limit.share > 0.5);
+  for (ir::Device& device : cluster.devices) device.memory_bandwidth = BytesPerSecond(1e9);
+  CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), cluster).kind == LimitKind::kWork);
+}
+
 TEST_CASE("a schedule that takes twice what the plan needs is limited by its order") {
   const ir::StageGraph plan = stages_of(chain_with_heavy(1, Samples(64)), Samples(1));
   const ir::Cluster cluster = ir::equal_devices(3);
@@ -166,11 +178,11 @@ TEST_CASE("what has no gradient is as far ahead as its producer, which stages wi
   CHECK(bytes_of_last(Samples(64), false) < bytes_of_last(Samples(1024), false));
 }
 
-TEST_CASE("beyond the work of a single stage lie the updates of its weights, and no order") {
+TEST_CASE("beyond the work of a single stage lies what starting it costs, and no order") {
   const ir::StageGraph one = stages_of(tests::plan_graph({{}}, {{.seconds = 1}}, Samples(1)), Samples(1));
   const ir::Cluster cluster = ir::equal_devices(1);
   const Limit limit = limit_of(one, cluster, 2 * iteration_time(one, cluster).total());
   CHECK(limit.kind == LimitKind::kWork);
   CHECK(limit.share == doctest::Approx(0.5));
-  CHECK(limit.sentence.find("the updates of the weights") == 0);
+  CHECK(limit.sentence.find("what it costs to start the step and its passes, 50 % of the step") == 0);
 }

@@ -104,6 +104,9 @@ TEST_CASE("a plan of the policy auto, whose schedule is that of another, is read
   const Edited plan(
       {"--devices", "2", "--stages", "2", "--planner", "sequential", "--policy", "auto", "--micro-batch", "2"});
   CHECK(plan.plan([](Json& edited) { CHECK(edited["schedule"]["policy"] != "auto"); }).code == 0);
+  std::string ordered_by;
+  const Answer again = plan.plan([&](Json& edited) { ordered_by = edited["schedule"]["policy"]; });
+  CHECK(again.out.find("policy auto (" + ordered_by + ")") != std::string::npos);
   CHECK(plan.simulate([](Json&) {}).code == 0);
 }
 

@@ -421,6 +421,22 @@ TEST_CASE("colocated nodes stay together, and what mixes samples is not replicat
   }
 }
 
+TEST_CASE("weights that take longer to update than all else are spread over the devices") {
+  ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 0}, Samples(4));
+  for (const size_t node : {0, 1})
+    graph.nodes[PlanNodeId(node)].weights = {graph.weight_groups.push_back({.bytes = Bytes(1'000'000)})};
+  ir::Cluster cluster = ir::equal_devices(2);
+  cluster.runtime.update_byte = 1;
+  for (const char* name : {"graphpipe", "sequential", "exhaustive", "auto"}) {
+    CAPTURE(name);
+    const auto answer = plan(name, {.graph = &graph, .cluster = &cluster});  // checked by check_plan inside
+    REQUIRE(answer.ok());
+    const ir::Assignment& best = answer->candidates.front().assignment;
+    CHECK(best.stage_of[PlanNodeId(0u)] != best.stage_of[PlanNodeId(1u)]);
+    CHECK(answer->candidates.front().step_seconds < 1.1e6);
+  }
+}
+
 TEST_CASE("a search can be cancelled, and then says what it has or that it has nothing") {
   const ir::PlanGraph graph = tests::chain_graph(40, {}, Samples(64));
   const ir::Cluster cluster = ir::equal_devices(8);

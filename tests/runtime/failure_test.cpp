@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -85,6 +86,23 @@ Ended run_misbehaving(StageFunction forward, const std::string& transport) {
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
+
+TEST_CASE("a limit of file sizes is named, and ends no rank by a signal") {
+  const std::string folder = make_folder(false, 8);
+  const TwoStagePlan plan({});
+  ProcessGroup group(plan.programs(), folder, {"--data", folder, "--transport", "shm"}, [](size_t) {
+    const rlimit limit{4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  });
+  // The other rank may find only that its peer has gone.
+  int named = 0;
+  for (const RunEnd& end : group.wait(30)) {
+    CHECK((end.exit_code == 5 || end.exit_code == 6));
+    named += end.errors.find("File too large; raise the limit of file sizes (ulimit -f)") != std::string::npos;
+  }
+  CHECK(named >= 1);
+  std::filesystem::remove_all(folder);
+}
 
 TEST_CASE("a rank that is killed ends the run: its stage, action and micro-batch are named") {
   const Ended ended = run_misbehaving(dying_forward, "shm");

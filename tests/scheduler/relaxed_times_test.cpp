@@ -10,16 +10,14 @@ using namespace graphpipe::tests;
 
 namespace {
 
-constexpr double kStepTraffic = SimulateOptions().step_traffic;
-
 std::optional<RelaxedTimes::Score> relaxed(const StageGraph& graph, const ir::Cluster& cluster,
                                            const Schedule& compute) {
-  return RelaxedTimes(graph, cluster, compute, fine_ticks_per_second(graph), kStepTraffic).score();
+  return RelaxedTimes(graph, cluster, compute, fine_ticks_per_second(graph)).score();
 }
 
 Ticks simulated(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute) {
-  const auto timeline = simulate(graph, cluster, *insert_transfers(graph, compute),
-                                 {.ticks_per_second = fine_ticks_per_second(graph), .step_traffic = kStepTraffic});
+  const auto timeline =
+      simulate(graph, cluster, *insert_transfers(graph, compute), {.ticks_per_second = fine_ticks_per_second(graph)});
   REQUIRE(timeline.ok());
   return timeline->makespan;
 }
@@ -73,7 +71,7 @@ TEST_CASE("an order whose lists are rotated has the times of the order made so, 
   const StageGraph graph = chain_stages({.ranks = 3, .micro_batches = 4});
   const ir::Cluster cluster = standalone_cluster(3, 0.5);
   Schedule compute = *find_policy("1f1b")->order({.graph = graph, .cluster = cluster});
-  RelaxedTimes times(graph, cluster, compute, fine_ticks_per_second(graph), kStepTraffic);
+  RelaxedTimes times(graph, cluster, compute, fine_ticks_per_second(graph));
   const auto before = times.score();
   // F3 of the last stage before B0.
   times.rotate(2, 1, 6, 7);

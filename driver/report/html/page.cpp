@@ -12,6 +12,7 @@
 #include "driver/report/html/stage_picture.h"
 #include "driver/report/html/step_bars.h"
 #include "driver/report/html/timeline_picture.h"
+#include "driver/report/plan_report.h"
 #include "driver/report/report.h"
 #include "support/median.h"
 #include "wire/version.h"
@@ -55,7 +56,7 @@ std::string figures(const ReportedPlan& plan) {
 std::string in_words(const Pipeline& pipeline) {
   const double step = pipeline.built.step_seconds();
   std::string out = fmt::format("<p>Planner {}, policy {}, batch {}, {}, {}{}.</p>\n", html_text(pipeline.plan.planner),
-                                html_text(pipeline.plan.policy), pipeline.plan.batch.count,
+                                html_text(policy_words(pipeline)), pipeline.plan.batch.count,
                                 counted(pipeline.built.schedule.programs.size(), "device"),
                                 counted(pipeline.stages.stages.size(), "stage"),
                                 pipeline.plan.execution == ir::Execution::kChain ? ", executed as a chain" : "");

@@ -1,0 +1,28 @@
+#pragma once
+// Seconds of an optimizer step: what planners, closed forms and the simulator price it at.
+
+#include "ir/cluster.h"
+#include "ir/stage_graph.h"
+
+namespace graphpipe::cost {
+
+/// What a step updates of the weights on one device.
+struct UpdateWork {
+  double tensors = 0;
+  double bytes = 0;
+  /// Of products of matrices.
+  double flops = 0;
+};
+UpdateWork update_work(const ir::Stage& stage);
+
+/// As measured for the plan's optimizer (RuntimeCosts), else by memory traffic, `traffic` bytes per byte of weight
+/// (PlanGraph::update_traffic), and by the device's rate of matrix products.
+Seconds update_time(const UpdateWork& work, double traffic, const ir::Cluster& cluster, ir::DeviceId device);
+
+/// All weights on the slowest device.
+Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster);
+
+/// Of the stage's slowest replica; zero where nothing is trained.
+Seconds update_time(const ir::StageGraph& graph, const ir::Cluster& cluster, ir::StageId stage);
+
+}  // namespace graphpipe::cost
