@@ -142,7 +142,8 @@ class StageWriter {
       const size_t after = complete_after_[i];
       // The function of weight gradients may run alone, so that it tells of the other's as well.
       const bool is_new = range.begin == 0 || after > first + range.begin;
-      if (after > 0 && after <= first + range.end && is_new) complete.push_back(i);
+      // Without shares it is complete from the start.
+      if (graph_.param(cut_.params[i]).trainable && after <= first + range.end && is_new) complete.push_back(i);
     }
     if (complete.empty()) return;
     const std::string table = text("k_", part, "_complete");

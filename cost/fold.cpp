@@ -145,7 +145,6 @@ FoldedGraph fold_backward(const ir::PlanGraph& graph) {
   folded.node_of = groups.group_of;
   folded.graph.batch = graph.batch;
   folded.graph.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
-  folded.graph.update_traffic = graph.update_traffic;
   folded.graph.execution = graph.execution;
   folded.graph.one_sample = graph.one_sample;
   folded.graph.kind_of_device = graph.kind_of_device;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cost/memory.h"
+#include "cost/update_time.h"
 #include "support/units.h"
 
 namespace graphpipe::cost {
@@ -121,6 +122,17 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
                single ? "it is one operator, so replicas of it" : "a finer cut, or replicas of it,", " would lift it")};
 }
 
+/// Seconds in which the device with most to update does so once.
+double longest_update(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  std::map<ir::DeviceId, double> seconds;
+  for (const StageId stage : graph.stage_ids())
+    for (const ir::DeviceId device : graph.stages[stage].choice.devices)
+      seconds[device] += update_time(graph, cluster, stage).count;
+  double longest = 0;
+  for (const auto& [device, sum] : seconds) longest = std::max(longest, sum);
+  return longest;
+}
+
 }  // namespace
 
 std::string_view name_of(LimitKind kind) {
@@ -145,15 +157,18 @@ std::string_view name_of(LimitKind kind) {
   return "work";
 }
 
-Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double step_seconds) {
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double step_seconds, int64_t updates) {
   // An order may hold more in flight than bounds of memory allow, where the code of its stages takes less.
   const ir::Cluster unlimited = ir::with_memory(given, std::numeric_limits<double>::infinity());
-  const bool is_held_back = step_seconds > iteration_time(graph, unlimited).total() * kOrderSlack;
+  // The closed form has one update.
+  const double more_updates = static_cast<double>(updates - 1) * longest_update(graph, given);
+  const bool is_held_back = step_seconds > (iteration_time(graph, unlimited).total() + more_updates) * kOrderSlack;
   const ir::Cluster& cluster = is_held_back ? given : unlimited;
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
   const IterationTime time = iteration_time(graph, cluster);
   const StageId stage = time.limiting;
-  const double total = std::max(time.total(), std::numeric_limits<double>::min());
+  const double update = time.update + more_updates;
+  const double total = std::max(time.total() + more_updates, std::numeric_limits<double>::min());
   if (step_seconds > total * kOrderSlack) {
     const double share = 1 - total / step_seconds;
     if (graph.stages.size() == 1)
@@ -174,9 +189,9 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
                  " more on the fullest device, or recomputing, would lift it")};
   }
   const double ends = time.warm_up + time.drain;
-  if (time.update > std::max({time.busiest_seconds, ends, time.reduce}))
-    return {LimitKind::kUpdate, stage, time.update / total,
-            text("the updates of the weights, ", percent(time.update / total),
+  if (update > std::max({time.busiest_seconds, ends, time.reduce}))
+    return {LimitKind::kUpdate, stage, update / total,
+            text("the updates of the weights, ", percent(update / total),
                  " % of the step: a larger batch makes fewer of them, more stages share them, and a lighter optimizer "
                  "passes over less")};
   if (ends > time.busiest_seconds && ends >= time.reduce)

@@ -15,7 +15,7 @@ enum class LimitKind : uint8_t {
   kMemory,          // too few samples fit in flight to keep the bottleneck busy
   kWarmUpAndDrain,  // most of the step is filling and emptying the pipeline
   kReduction,       // most of the step is summing gradients over copies
-  kUpdate,          // most of the step is updating weights
+  kUpdate,          // the largest part of the step is updating weights
   kOrder,           // the schedule takes much longer than the plan needs
 };
 /// "work", "mixing", "link", "memory", "warm-up", "reduction", "update", "order".
@@ -32,8 +32,9 @@ struct Limit {
 };
 
 /// The largest part of the step's closed form. `step_seconds` is the simulated step of the plan's schedule; if it is
-/// more than kOrderSlack times the closed form, the order is the limit.
+/// more than kOrderSlack times the closed form, the order is the limit. `updates`: of the weights of a stage in a step,
+/// more than one with asynchronous policies.
 inline constexpr double kOrderSlack = 1.25;
-Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds);
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds, int64_t updates = 1);
 
 }  // namespace graphpipe::cost

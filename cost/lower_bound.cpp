@@ -44,7 +44,7 @@ double shortest_update(const ir::StageGraph& graph, const ir::Cluster& cluster, 
   if (!stage.is_trained()) return 0;
   double shortest = kInfinity;
   for (const ir::DeviceId device : stage.choice.devices)
-    shortest = std::min(shortest, update_time(update_work(stage), graph.update_traffic, cluster, device).count);
+    shortest = std::min(shortest, update_time(update_work(stage), cluster, device).count);
   return shortest;
 }
 

@@ -57,7 +57,6 @@ class Pricer {
     result_.execution = request_.execution;
     result_.one_sample = request_.one_sample;
     result_.optimizer_state_per_weight_byte = request_.optimizer_state_per_weight_byte;
-    result_.update_traffic = request_.update_traffic;
     for (NodeId id : graph_.node_ids())
       if (graph_.node(id).phase == Phase::kForward && depends_on_samples(id)) add_node(id);
     for (NodeId id : graph_.node_ids())
@@ -137,22 +136,28 @@ class Pricer {
       return;
     }
     if (group_of_.empty()) group_of_.resize(graph_.param_count());
-    if (!group_of_[id].valid())
-      group_of_[id] =
-          result_.weight_groups.push_back({.bytes = bytes,
-                                           .trainable = param.trainable,
-                                           .name = param.name,
-                                           .row_bytes = request_.updates_rows ? looked_up_bytes(param) : Bytes(0),
-                                           .update_flops = update_flops(param)});
+    if (!group_of_[id].valid()) group_of_[id] = result_.weight_groups.push_back(group_of(param, bytes));
     auto& weights = result_.nodes[reader].weights;
     if (std::find(weights.begin(), weights.end(), group_of_[id]) == weights.end()) weights.push_back(group_of_[id]);
   }
 
-  /// Tables and what is no matrix take updates without products.
-  double update_flops(const ir::Param& param) const {
-    const ir::Shape& shape = graph_.value(param.value).type.shape;
-    if (!request_.update_flops || !param.trainable || shape.size() != 2 || looked_up_bytes(param).count > 0) return 0;
-    return request_.update_flops(shape[0].factor, shape[1].factor);
+  ir::WeightGroup group_of(const ir::Param& param, Bytes bytes) const {
+    const Bytes rows = looked_up_bytes(param);
+    ir::WeightGroup group = {.bytes = bytes,
+                             .trainable = param.trainable,
+                             .name = param.name,
+                             .row_bytes = request_.updates_rows ? rows : Bytes(0)};
+    if (!param.trainable || request_.optimizer == nullptr) return group;
+    const ir::TensorType& type = graph_.value(param.value).type;
+    const bool is_table = rows > Bytes(0), is_matrix = !is_table && type.shape.size() == 2;
+    const wire::UpdatePasses& passes = request_.optimizer->passes;
+    // Of weights of 16 bits it passes over main weights and state of 32.
+    group.update_passes = (ir::bytes_per_element(type.dtype) == 2 ? 2 : 1) * (is_table    ? passes.table
+                                                                              : is_matrix ? passes.matrix
+                                                                                          : passes.other);
+    if (is_matrix)
+      group.update_flops = wire::update_flops(*request_.optimizer, type.shape[0].factor, type.shape[1].factor);
+    return group;
   }
 
   /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; otherwise 0.

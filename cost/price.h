@@ -6,13 +6,12 @@
 // 2, 4, ... samples and at the batch, and interpolated in between. A measured profile replaces it if given, for all
 // devices alike.
 
-#include <functional>
-
 #include "cost/sample_scopes.h"
 #include "ir/cluster.h"
 #include "ir/graph.h"
 #include "ir/plan_graph.h"
 #include "ir/profile.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::cost {
 
@@ -20,10 +19,8 @@ struct PriceRequest {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 SGD, 1 with momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
-  /// PlanGraph::update_traffic.
-  double update_traffic = 3;
-  /// Of the update of a matrix of so many rows and columns; empty: of none.
-  std::function<double(int64_t, int64_t)> update_flops;
+  /// What updates the weights; null: plain SGD.
+  const wire::OptimizerEntry* optimizer = nullptr;
   /// Whether the optimizer only changes the rows of a table that were looked up.
   bool updates_rows = false;
   /// Measured seconds; null for analytic costs.

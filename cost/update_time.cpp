@@ -5,18 +5,21 @@
 namespace graphpipe::cost {
 
 UpdateWork update_work(const ir::Stage& stage) {
-  return {.tensors = static_cast<double>(stage.trainable_tensors),
-          .bytes = static_cast<double>(stage.updated_weight_bytes.count),
-          .flops = stage.update_flops};
+  const double parts = stage.choice.shard_optimizer_state ? static_cast<double>(stage.choice.devices.size()) : 1;
+  return {.tensors = stage.trainable_tensors / parts,
+          .bytes = static_cast<double>(stage.updated_weight_bytes.count) / parts,
+          .traffic = stage.update_traffic / parts,
+          .flops = stage.update_flops / parts};
 }
 
-Seconds update_time(const UpdateWork& work, double traffic, const ir::Cluster& cluster, ir::DeviceId device) {
+Seconds update_time(const UpdateWork& work, const ir::Cluster& cluster, ir::DeviceId device) {
   const ir::RuntimeCosts& costs = cluster.runtime;
-  if (costs.update_tensor.count > 0 || costs.update_byte > 0)
-    return Seconds(work.tensors * costs.update_tensor.count + work.bytes * costs.update_byte);
   const ir::Device& own = cluster.devices[device];
   const double products = work.flops > 0 ? work.flops / own.compute.count : 0;
-  return Seconds(traffic * work.bytes / own.memory_bandwidth.count + products);
+  if (costs.update_tensor.count > 0 || costs.update_byte > 0)
+    return Seconds(work.tensors * costs.update_tensor.count + work.bytes * costs.update_byte +
+                   (costs.products_apart ? products : 0));
+  return Seconds(work.traffic / own.memory_bandwidth.count + products);
 }
 
 Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
@@ -25,11 +28,12 @@ Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     if (!group.trainable) continue;
     ++work.tensors;
     work.bytes += static_cast<double>(group.bytes.count);
+    work.traffic += group.update_passes * static_cast<double>(group.bytes.count);
     work.flops += group.update_flops;
   }
   Seconds slowest;
   for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
-    slowest = std::max(slowest, update_time(work, graph.update_traffic, cluster, device));
+    slowest = std::max(slowest, update_time(work, cluster, device));
   return slowest;
 }
 
@@ -38,7 +42,7 @@ Seconds update_time(const ir::StageGraph& graph, const ir::Cluster& cluster, ir:
   if (!stage.is_trained()) return Seconds(0);
   Seconds slowest;
   for (const ir::DeviceId device : stage.choice.devices)
-    slowest = std::max(slowest, update_time(update_work(stage), graph.update_traffic, cluster, device));
+    slowest = std::max(slowest, update_time(update_work(stage), cluster, device));
   return slowest;
 }
 

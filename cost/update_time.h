@@ -10,14 +10,14 @@ namespace graphpipe::cost {
 struct UpdateWork {
   double tensors = 0;
   double bytes = 0;
-  /// Of products of matrices.
-  double flops = 0;
+  /// Bytes of memory traffic, and operations of products of matrices.
+  double traffic = 0, flops = 0;
 };
+/// Of one replica; those that divide the optimizer's state update a part each.
 UpdateWork update_work(const ir::Stage& stage);
 
-/// As measured for the plan's optimizer (RuntimeCosts), else by memory traffic, `traffic` bytes per byte of weight
-/// (PlanGraph::update_traffic), and by the device's rate of matrix products.
-Seconds update_time(const UpdateWork& work, double traffic, const ir::Cluster& cluster, ir::DeviceId device);
+/// As measured for the plan's optimizer (RuntimeCosts), else by memory traffic and the device's rate of products.
+Seconds update_time(const UpdateWork& work, const ir::Cluster& cluster, ir::DeviceId device);
 
 /// All weights on the slowest device.
 Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster);

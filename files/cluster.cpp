@@ -95,6 +95,7 @@ void fill_message(const ir::RuntimeCosts& costs, schema::RuntimeCosts& message) 
   message.set_message_seconds_per_byte(costs.message_byte);
   message.set_update_seconds_per_tensor(costs.update_tensor.count);
   message.set_update_seconds_per_byte(costs.update_byte);
+  message.set_update_products_apart(costs.products_apart);
   message.set_add_seconds_per_byte(costs.add_byte);
 }
 
@@ -110,6 +111,7 @@ ir::RuntimeCosts runtime_costs_of(const schema::RuntimeCosts& message, const std
           .message_byte = seconds(".message_seconds_per_byte", message.message_seconds_per_byte()),
           .update_tensor = Seconds(seconds(".update_seconds_per_tensor", message.update_seconds_per_tensor())),
           .update_byte = seconds(".update_seconds_per_byte", message.update_seconds_per_byte()),
+          .products_apart = message.update_products_apart(),
           .add_byte = seconds(".add_seconds_per_byte", message.add_seconds_per_byte())};
 }
 

@@ -46,6 +46,8 @@ struct RuntimeCosts {
   /// The optimizer's step: per weight tensor, and per byte of them. Where both are zero it is priced by memory traffic.
   Seconds update_tensor;
   double update_byte = 0;
+  /// Beside these a step takes the products of optimizers that multiply matrices, at the device's rate.
+  bool products_apart = false;
   /// Adding a byte of gradients to those of another replica. Where zero it is priced by memory traffic.
   double add_byte = 0;
   Seconds of_message(double bytes) const { return Seconds(message.count + bytes * message_byte); }

@@ -27,6 +27,9 @@ struct WeightGroup {
   /// Of a table whose updates change nothing but the rows that were looked up: bytes of those of one sample, at most.
   /// 0: an update passes over all of it.
   Bytes row_bytes{};
+  /// Bytes of memory traffic of an update per byte that it passes over: 3 of plain SGD, which reads the weight and its
+  /// gradient and writes the weight.
+  double update_passes = 3;
   /// Floating-point operations of an update, where the optimizer multiplies matrices.
   double update_flops = 0;
   bool operator==(const WeightGroup&) const = default;
@@ -170,9 +173,6 @@ class PlanGraph {
   Samples batch{1};
   /// Bytes of optimizer state per byte of trainable weight: 0 plain SGD, 1 momentum, 2 AdamW.
   double optimizer_state_per_weight_byte = 0;
-  /// Bytes of memory traffic of an update per byte of weight: 3 of plain SGD, which reads the weight and its gradient
-  /// and writes the weight.
-  double update_traffic = 3;
   /// Of every plan that is made of it.
   Execution execution = Execution::kGraph;
   /// Every micro-batch of every plan is one sample: the model computes no other.

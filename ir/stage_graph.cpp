@@ -174,6 +174,13 @@ void run_backwards_of_copies(const PlanGraph& graph, const std::map<WeightGroupI
   }
 }
 
+void add_update(const WeightGroup& weights, size_t holders, Samples batch, Stage& stage) {
+  const Bytes bytes = updated_bytes(weights, holders * stage.choice.devices.size(), batch);
+  stage.updated_weight_bytes += bytes;
+  stage.update_traffic += weights.update_passes * static_cast<double>(bytes.count);
+  stage.update_flops += weights.update_flops;
+}
+
 /// Each stage holds one copy of a group, however many of its nodes use it.
 void add_weights(const PlanGraph& graph, StageGraph& result) {
   std::map<WeightGroupId, std::vector<StageId>> holders;
@@ -186,7 +193,6 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
       if (graph.weight_groups[group].trainable) {
         stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
         ++stage.trainable_tensors;
-        stage.update_flops += graph.weight_groups[group].update_flops;
       }
       holders[group].push_back(id);
     }
@@ -195,9 +201,7 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
   for (auto& [group, stages] : holders) {
     const WeightGroup& weights = graph.weight_groups[group];
     for (const StageId id : stages)
-      if (weights.trainable)
-        result.stages[id].updated_weight_bytes +=
-            updated_bytes(weights, stages.size() * result.stages[id].choice.devices.size(), graph.batch);
+      if (weights.trainable) add_update(weights, stages.size(), graph.batch, result.stages[id]);
     if (stages.size() > 1)
       result.shared.push_back({group, std::move(stages), weights.trainable ? weights.bytes : Bytes(0)});
   }
@@ -376,7 +380,6 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   result.execution = graph.execution;
   result.one_sample = graph.one_sample;
   result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
-  result.update_traffic = graph.update_traffic;
   for (const StageChoice& choice : assignment.choice) {
     Stage stage;
     stage.choice = choice;

@@ -30,8 +30,8 @@ struct Stage {
   /// What the update of a step passes over: all of that, but of tables that no other copy adds to the rows that were
   /// looked up.
   Bytes updated_weight_bytes;
-  /// WeightGroup::update_flops of its trained weights.
-  double update_flops = 0;
+  /// Bytes of memory traffic of that update, and its floating-point operations (WeightGroup).
+  double update_traffic = 0, update_flops = 0;
   std::vector<WeightGroupId> weights;
   int trainable_tensors = 0;
   bool has_backward = true;
@@ -88,8 +88,6 @@ struct StageGraph {
   bool one_sample = false;
   /// As in the PlanGraph: bytes of optimizer state per byte of trainable weight.
   double optimizer_state_per_weight_byte = 0;
-  /// PlanGraph::update_traffic.
-  double update_traffic = 3;
 
   IdRange<StageId> stage_ids() const { return ids<StageId>(stages.size()); }
   IdRange<EdgeId> edge_ids() const { return ids<EdgeId>(edges.size()); }

@@ -23,7 +23,7 @@ Diagnostic cannot(const std::string& path, std::string_view what, std::string_vi
   return {.code = Code::kEnvironment,
           .origin = ModelText(path),
           .message = text("cannot ", what, " the file: ", why),
-          .hint = "check the folder, its permissions and the space on its disk"};
+          .hint = "check the folder, its permissions, the space on its disk and the limit of file sizes (ulimit -f)"};
 }
 
 struct Place {

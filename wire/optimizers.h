@@ -23,6 +23,12 @@ struct OptimizerNumbers {
   bool operator==(const OptimizerNumbers&) const = default;
 };
 
+/// How often the update of a weight reads or writes a tensor of its size (runtime/optimizers), with default numbers:
+/// bytes of memory traffic per byte of weight. Of tables whose rows are looked up, of other matrices, of the rest.
+struct UpdatePasses {
+  double table = 3, matrix = 3, other = 3;
+};
+
 struct OptimizerEntry {
   /// The word of --optimizer and of plan files.
   const char* name;
@@ -36,9 +42,7 @@ struct OptimizerEntry {
   /// Bytes of state per byte of trained weight, at most: what plans keep free. Momentum counts although a run may go
   /// without, because runs choose it after the plan is made.
   double state_per_weight_byte;
-  /// Bytes of memory traffic per byte of trained weight: the tensors of a weight's size that the update reads and
-  /// writes (runtime/optimizers), with default numbers.
-  double update_traffic;
+  UpdatePasses passes = {};
   /// Its update divides by the root of the gradient's mean square, and has a second moment for `verify`.
   bool normalises = false;
   /// Without momentum and weight decay it changes of a table only the rows that were looked up.

@@ -55,6 +55,8 @@ constexpr RunNeed kOthers = {[](const RunFacts& facts) { return facts.devices > 
 constexpr RunNeed kServer = {[](const RunFacts& facts) { return facts.serves_parameters; },
                              "the folder's policy is not parameter-server, and no server could make its updates",
                              "leave it out, or compile with --policy parameter-server"};
+constexpr RunNeed kSums = {[](const RunFacts& facts) { return !facts.trains || facts.sums_gradients; },
+                           "no stage of the folder's plan has replicas that sum gradients", "leave it out"};
 constexpr RunNeed kUnevenReplicas = {[](const RunFacts& facts) { return facts.has_uneven_replicas; },
                                      "all stages of the folder's plan have as many replicas as the first",
                                      "leave it out"};
@@ -91,6 +93,9 @@ constexpr RunNeed kUpdatesAtEnd = {[](const RunFacts& facts) { return facts.upda
 constexpr RunNeed kFloat16 = {[](const RunFacts& facts) { return facts.computes_in_fp16; },
                               "nothing of the folder's model is computed in float16, so that no gradient is scaled",
                               "leave it out, or compile with --precision fp16"};
+constexpr RunNeed kDecay = {[](const RunFacts& facts) { return !facts.trains || facts.decays; },
+                            "no weight decays: the optimizer's weight decay is zero",
+                            "add --weight-decay, or leave it out"};
 constexpr RunNeed kWeightsOf16Bits = {[](const RunFacts& facts) { return facts.has_16_bit_weights; },
                                       "no parameter of the folder's model has 16 bits", "leave it out"};
 
@@ -105,6 +110,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--eps", &kTraining},
     {"", "--group", &kTraining},
     {"", "--no-decay", &kTraining},
+    {"", "--no-decay", &kDecay},
     {"", "--lr-schedule", &kTraining},
     {"", "--warmup", &kTraining},
     {"", "--lr-file", &kTraining},
@@ -125,7 +131,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},
     {"", "--overlap-all-reduce", &kTraining},
-    {"", "--overlap-all-reduce", &kPeers},
+    {"", "--overlap-all-reduce", &kSums},
     {"", "--stall-timeout", &kOthers},
     {"", "--no-arena", &kCpu},
     {"", "--no-cuda-graphs", &kGpu},

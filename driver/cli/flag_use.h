@@ -12,6 +12,8 @@ struct RunFacts {
   bool trains = true;
   /// A name of wire/optimizers.h.
   std::string_view optimizer = "sgd";
+  /// Its weight decay is not zero.
+  bool decays = true;
   /// Its schedule applies no gradients of older weights.
   bool synchronous = true;
   /// No device computes anything of a step after one of its updates.
@@ -27,6 +29,8 @@ struct RunFacts {
   size_t devices = 1;
   /// Replicas of the whole model apply one update after each micro-batch, in turn.
   bool serves_parameters = false;
+  /// Replicas of a stage sum their gradients.
+  bool sums_gradients = true;
   /// Some stage has another number of replicas than the first.
   bool has_uneven_replicas = false;
   /// Parameters are stored in 16 bits; something is computed in float16.

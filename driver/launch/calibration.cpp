@@ -15,6 +15,7 @@
 #include "files/cluster.h"
 #include "files/text_file.h"
 #include "wire/exit_codes.h"
+#include "wire/optimizers.h"
 #include "wire/version.h"
 
 namespace graphpipe::driver {
@@ -147,6 +148,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
       has_runtime = read_numbers(words, {&costs.action.count, &costs.message.count, &costs.message_byte});
     } else if (kind == "update" && words >> optimizer && optimizer == request.optimizer) {
       if (!read_numbers(words, {&costs.update_tensor.count, &costs.update_byte})) return std::nullopt;
+      costs.products_apart = wire::optimizer_named(optimizer).orthogonalises;
     }
   }
   const bool positive = device.compute.count > 0 && device.memory_bandwidth.count > 0;

@@ -9,6 +9,7 @@
 #include "wire/check_data.h"
 #include "wire/learning_rate.h"
 #include "wire/manifest.h"
+#include "wire/optimizers.h"
 #include "wire/scan_numbers.h"
 #include "wire/weight_parts.h"
 
@@ -55,6 +56,10 @@ bool has_uneven_replicas(const ir::Plan& plan) {
   });
 }
 
+bool has_replicas(const ir::Plan& plan) {
+  return std::ranges::any_of(plan.assignment.choice, [](const auto& choice) { return choice.devices.size() > 1; });
+}
+
 bool computes_after_update(const ir::Program& program) {
   const auto update = std::ranges::find(program.actions, ir::ActionOp::kStep, &ir::Action::op);
   return std::any_of(update, program.actions.end(), [](const ir::Action& action) { return ir::is_compute(action.op); });
@@ -70,6 +75,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
   return RunFacts{
       .trains = !is_forward_only(schedule),
       .optimizer = plan.spec.optimizer,
+      .decays = wire::numbers_of(wire::optimizer_named(plan.spec.optimizer), run.optimizer).weight_decay > 0,
       .synchronous = !ir::is_asynchronous(schedule),
       .updates_at_end = std::ranges::none_of(schedule.programs, computes_after_update),
       .random = table.draws_random || run.data.shuffle || (run.data.folder.empty() && run.data.feed.empty()),
@@ -78,6 +84,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .evaluates = !run.data.eval_folder.empty(),
       .devices = schedule.programs.size(),
       .serves_parameters = schedule.policy == "parameter-server",
+      .sums_gradients = schedule.policy != "parameter-server" && has_replicas(plan),
       .has_uneven_replicas = has_uneven_replicas(plan),
       .has_16_bit_weights = has_fp16 || types.contains(wire::ElementType::kBFloat16),
       .computes_in_fp16 = has_fp16 || plan.spec.precision == ir::Precision::kFloat16,

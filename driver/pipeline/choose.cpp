@@ -168,6 +168,18 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
   return Ok{};
 }
 
+namespace {
+
+/// One planner may have no plan where another has one.
+Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
+  if (planner != "auto")
+    for (Diagnostic& problem : problems)
+      if (problem.code == Code::kNoFeasiblePlan) problem.hint += "; --planner auto asks all planners";
+  return problems;
+}
+
+}  // namespace
+
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
                                  SearchLine* line) {
   const Stopwatch watch;
@@ -193,7 +205,9 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.refusal = [&](const ir::Assignment& assignment) {
     return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), drain_every);
   };
-  GP_TRY(partitioner::PlanAnswer answer, ask_planner(options, policy, request, watch));
+  Result<partitioner::PlanAnswer> asked = ask_planner(options, policy, request, watch);
+  if (!asked) return with_way_out(asked.problems(), options.planner);
+  partitioner::PlanAnswer answer = *std::move(asked);
   if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);
   if (options.policy == "auto") {
     building.searched_actions = scheduler::kSearchedActions;

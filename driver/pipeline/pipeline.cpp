@@ -45,17 +45,15 @@ Result<ir::PlanGraph> price(const TrainingGraph& model, const ir::Plan& plan, co
   // At most: trained weights of 16 bits have float32 main weights beside them, and the state of these.
   const bool halves = has_16_bit_weights(model.graph);
   const double state = optimizer.state_per_weight_byte;
-  return cost::price(
-      model.graph, plan.cluster,
-      {.batch = plan.batch,
-       .optimizer_state_per_weight_byte = halves ? 2 * (1 + state) : state,
-       .update_traffic = (halves ? 2 : 1) * optimizer.update_traffic,
-       .update_flops = [&](int64_t rows, int64_t columns) { return wire::update_flops(optimizer, rows, columns); },
-       .updates_rows = optimizer.updates_rows,
-       .profile = profile,
-       .scopes = scopes_of(plan.spec),
-       .execution = plan.execution,
-       .one_sample = plan.spec.one_sample});
+  return cost::price(model.graph, plan.cluster,
+                     {.batch = plan.batch,
+                      .optimizer_state_per_weight_byte = halves ? 2 * (1 + state) : state,
+                      .optimizer = &optimizer,
+                      .updates_rows = optimizer.updates_rows,
+                      .profile = profile,
+                      .scopes = scopes_of(plan.spec),
+                      .execution = plan.execution,
+                      .one_sample = plan.spec.one_sample});
 }
 
 // The profile of a plan, which must still be the file that it was priced with.

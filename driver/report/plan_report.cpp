@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "cost/limits.h"
 #include "cost/op_prices.h"
@@ -53,8 +54,14 @@ std::string stage_table(const Pipeline& pipeline) {
   return table(rows);
 }
 
-cost::Limit limit_of(const Pipeline& pipeline) {
-  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.seconds());
+// Of a stage in a step, at most.
+int64_t updates_of(const Pipeline& pipeline) {
+  std::map<ir::ReplicaKey, int64_t> updates;
+  int64_t most = 1;
+  for (const ir::Program& program : pipeline.built.schedule.programs)
+    for (const ir::Action& action : program.actions)
+      if (action.op == ir::ActionOp::kStep) most = std::max(most, ++updates[ir::replica_key(action)]);
+  return std::max<int64_t>(1, most / std::max<int64_t>(1, pipeline.built.batches));
 }
 
 bool shards_state(const Pipeline& pipeline) {
@@ -162,6 +169,10 @@ double item_seconds(const ir::Stage& stage) {
 std::string steady_line(const scheduler::SteadyState& steady) {
   return fmt::format("where batches follow each other without draining: {} per batch, {} per update\n",
                      human_seconds(steady.step_seconds), human_seconds(steady.update_seconds));
+}
+
+cost::Limit limit_of(const Pipeline& pipeline) {
+  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds(), updates_of(pipeline));
 }
 
 std::string policy_words(const Pipeline& pipeline) {

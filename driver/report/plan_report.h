@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/limits.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
 
@@ -21,6 +22,9 @@ std::string names_of_devices(const ir::StageChoice& choice);
 
 /// "where batches follow each other without draining: ...", a line.
 std::string steady_line(const scheduler::SteadyState& steady);
+
+/// What limits the plan's step.
+cost::Limit limit_of(const Pipeline& pipeline);
 
 std::string plan_text(const Pipeline& pipeline);
 /// The plan's policy; of `auto` also the one whose order it took: "auto (zb-1p)".

@@ -224,7 +224,6 @@ CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets) {
   small.weight_groups = graph.weight_groups;
   small.batch = graph.batch;
   small.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
-  small.update_traffic = graph.update_traffic;
   small.execution = graph.execution;
   small.one_sample = graph.one_sample;
   small.kind_of_device = graph.kind_of_device;

@@ -31,10 +31,7 @@ bool updates_matter(const PlanRequest& request, double step) {
 }
 
 /// Over the graph's tree, or over the line of its nodes.
-Result<PlanAnswer> search(const PlanRequest& request, bool line, Deadline& deadline) {
-  const Stopwatch watch;
-  GP_TRY_VOID(device_budget(request));
-  Candidates found(request);
+void search_over(const PlanRequest& request, bool line, Deadline& deadline, Candidates& found) {
   // Where memory is tight, the in-flight numbers have to be searched too, and that takes a smaller graph.
   for (size_t parts : {parts_for(*request.cluster), size_t{48}}) {
     const SearchGraph graph = search_graph(*request.graph, parts);
@@ -50,6 +47,16 @@ Result<PlanAnswer> search(const PlanRequest& request, bool line, Deadline& deadl
     found.absorb_refusals(small_found);
     if (is_exact || !found.best(1).empty() || deadline.passed()) break;
   }
+}
+
+Result<PlanAnswer> search(const PlanRequest& request, bool line) {
+  const Stopwatch watch;
+  GP_TRY_VOID(device_budget(request));
+  Deadline deadline(request.time_limit, request.cancel);
+  Candidates found(request);
+  search_over(request, line, deadline, found);
+  // Stages of a line may take parts of any branches, and fit where those of the tree do not.
+  if (!line && found.best(1).empty() && !deadline.passed()) search_over(request, true, deadline, found);
   return found.answer(!deadline.passed(), watch.seconds());
 }
 
@@ -92,18 +99,8 @@ void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir
   candidates.add(stages);
 }
 
-Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) {
-  Deadline deadline(request.time_limit, request.cancel);
-  Result<PlanAnswer> answer = search(request, /*line=*/false, deadline);
-  if (answer.ok() || answer.problems().front().code != Code::kNoFeasiblePlan) return answer;
-  // Stages of a line may take parts of any branches, and fit where those of the tree do not.
-  Result<PlanAnswer> of_line = search(request, /*line=*/true, deadline);
-  return of_line.ok() ? std::move(of_line) : std::move(answer);
-}
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search(request, false); }
 
-Result<PlanAnswer> plan_sequential(const PlanRequest& request) {
-  Deadline deadline(request.time_limit, request.cancel);
-  return search(request, /*line=*/true, deadline);
-}
+Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return search(request, true); }
 
 }  // namespace graphpipe::partitioner

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "support/units.h"
 
@@ -57,10 +58,10 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
       gradient_reader_count_(graph.values.size(), 0),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
+  std::set<std::pair<double, double>> rates;
   for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
-    if (!slowest_memory_.valid() ||
-        cluster.devices[device].memory_bandwidth < cluster.devices[slowest_memory_].memory_bandwidth)
-      slowest_memory_ = device;
+    if (rates.insert({cluster.devices[device].memory_bandwidth.count, cluster.devices[device].compute.count}).second)
+      kinds_of_update_.push_back(device);
   if (graph.has_batch_scope()) add_batch_column();
   price_counts();
   price_nodes();
@@ -144,7 +145,7 @@ void StageEvaluator::clear() {
        {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     std::fill(sums->begin(), sums->end(), 0.0);
   weight_bytes_ = trainable_bytes_ = 0;
-  update_ = {};
+  update_alone_ = update_of_replica_ = {};
   scope_ = ir::SampleScope::kEach;
   fewest_samples_ = 1;
   has_backward_ = above_batch_ = false;
@@ -200,9 +201,14 @@ void StageEvaluator::add_node(PlanNodeId id) {
 
 void StageEvaluator::add_trained(const ir::WeightGroup& weights) {
   trainable_bytes_ += static_cast<double>(weights.bytes.count);
-  ++update_.tensors;
-  update_.bytes += static_cast<double>(ir::updated_bytes(weights, /*copies=*/1, graph_.batch).count);
-  update_.flops += weights.update_flops;
+  for (const size_t copies : {1, 2}) {
+    cost::UpdateWork& work = copies == 1 ? update_alone_ : update_of_replica_;
+    const auto bytes = static_cast<double>(ir::updated_bytes(weights, copies, graph_.batch).count);
+    ++work.tensors;
+    work.bytes += bytes;
+    work.traffic += weights.update_passes * bytes;
+    work.flops += weights.update_flops;
+  }
 }
 
 StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const ValueState& state) const {
@@ -273,12 +279,16 @@ size_t StageEvaluator::counts() const {
 
 double StageEvaluator::compute_per_sample(size_t index) const { return per_sample(column(index), micro_batch()); }
 
-/// On the device whose memory is slowest. That other stages may hold copies of the weights is not known here.
+/// On the slowest device. That other stages may hold copies of the weights is not known here.
 double StageEvaluator::update_seconds(int replicas) const {
   if (!has_backward_ || !options_.counts_updates) return 0;
-  cost::UpdateWork work = update_;
-  if (replicas > 1) work.bytes = trainable_bytes_;
-  return cost::update_time(work, graph_.update_traffic, cluster_, slowest_memory_).count;
+  cost::UpdateWork work = replicas > 1 ? update_of_replica_ : update_alone_;
+  if (options_.shard_optimizer_state)
+    for (double* part : {&work.tensors, &work.bytes, &work.traffic, &work.flops}) *part /= replicas;
+  double slowest = 0;
+  for (const ir::DeviceId device : kinds_of_update_)
+    slowest = std::max(slowest, cost::update_time(work, cluster_, device).count);
+  return slowest;
 }
 
 StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) const {

@@ -91,7 +91,7 @@ class StageEvaluator {
   Samples micro_batch_;
   int k_;
   EvaluatorOptions options_;
-  ir::DeviceId slowest_memory_;
+  std::vector<ir::DeviceId> kinds_of_update_;  // one device of each pair of rates
   /// Numbers by node or value, and by column.
   struct Table {
     size_t stride = 1;
@@ -132,7 +132,7 @@ class StageEvaluator {
   // The stage so far.
   std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
-  cost::UpdateWork update_;  // of a stage with one replica
+  cost::UpdateWork update_alone_, update_of_replica_;
   ir::SampleScope scope_ = ir::SampleScope::kEach;
   int64_t fewest_samples_ = 1;
   bool has_backward_ = false, above_batch_ = false;

@@ -83,7 +83,7 @@ class Reduction {
   const Reduction* earlier_;
   std::vector<Bucket> buckets_;
   RingAllReduce ring_;
-  std::vector<at::Tensor>* gradients_ = nullptr;  // of the update, from begin() on
+  std::vector<at::Tensor>* gradients_ = nullptr;  // of the update, from the start on
   std::vector<bool> complete_;                    // gradients, by place in StageEntry::params, from the start on
   bool all_complete_ = false;
   size_t offered_ = 0;          // buckets

@@ -44,7 +44,8 @@ class RingAllReduce {
   void offer(at::Tensor bucket) { values_.push_back(std::move(bucket)); }
   /// Adds what has arrived and posts what follows. Returns whether there was any progress.
   bool advance();
-  /// Whether messages to or from a neighbour move while this rank computes.
+  /// Whether messages to or from a neighbour move while this rank computes. Ranks of one ring may differ: each takes
+  /// part from when it begins.
   bool moves_alone() const;
   /// Whether all sums are complete and no message is in flight; the buckets have been released by then.
   bool done() const { return !started_; }

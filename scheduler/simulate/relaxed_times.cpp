@@ -103,8 +103,7 @@ void RelaxedTimes::add_ends(const StageGraph& graph, const ir::Cluster& cluster,
       const StageId stage(static_cast<size_t>(action.stage));
       if (!stages.insert(stage) || !graph.stages[stage].is_trained()) continue;
       const cost::UpdateWork work = cost::update_work(graph.stages[stage]);
-      updates += to_ticks(cost::update_time(work, graph.update_traffic, cluster, compute.programs[p].device),
-                          ticks_per_second);
+      updates += to_ticks(cost::update_time(work, cluster, compute.programs[p].device), ticks_per_second);
       if (const int group = group_of_[stage]; group >= 0 && std::ranges::find(groups, group) == groups.end())
         groups.push_back(group);
     }

@@ -156,7 +156,7 @@ Simulator::Outcome Simulator::run_step(size_t program, ActionIndex at, const Act
     }
   }
   const cost::UpdateWork work = cost::update_work(graph_.stages[StageId(static_cast<size_t>(action.stage))]);
-  const Seconds seconds = cost::update_time(work, graph_.update_traffic, cluster_, schedule_.programs[program].device);
+  const Seconds seconds = cost::update_time(work, cluster_, schedule_.programs[program].device);
   span(at) = {start, start + to_ticks(seconds, options_.ticks_per_second)};
   causes_[static_cast<size_t>(at)] = cause;
   run.last_compute = at;

@@ -21,13 +21,16 @@ constexpr size_t kOpsPerLayer = 8;
 
 /// x + w * tanh(sigmoid(relu(...))) over and over, behind a few nodes of another kind. `masked`: all layers read one
 /// value that is computed before them.
-ir::Graph chain(size_t layers, bool masked = false) {
+/// `tied`: each weight is that of two layers.
+ir::Graph chain(size_t layers, bool masked = false, bool tied = false) {
   GraphMaker make;
   auto x = make.input("x", {batch(), size(4)});
   const auto mask = make.node("Exp", {x});
   x = make.node("Sub", {make.node("Sqrt", {mask}), x});
+  std::vector<ir::ValueId> weights;
   for (size_t layer = 0; layer < layers; ++layer) {
-    const auto weight = make.weight(text("w", layer), {size(4)});
+    if (!tied || layer < layers / 2) weights.push_back(make.weight(text("w", layer), {size(4)}));
+    const auto weight = weights[layer % weights.size()];
     auto y = make.node("Mul", {x, weight});
     for (const char* op : {"Relu", "Sigmoid", "Tanh", "Exp", "Neg"}) y = make.node(op, {y});
     y = make.node(masked ? "Mul" : "Add", {y, masked ? mask : y});
@@ -53,10 +56,11 @@ struct ChainCut {
   bool masked = false;
   /// Weight gradients are computed in the function of the input gradients.
   bool joined = false;
+  bool tied = false;
 };
 
 std::vector<Stage> stages_of_chain(size_t layers, size_t stage_count, ChainCut how = {}) {
-  const ir::Graph graph = trained(chain(layers, how.masked), "mse", "y");
+  const ir::Graph graph = trained(chain(layers, how.masked, how.tied), "mse", "y");
   const ir::PlanGraph plan = plan_of(graph, 4);
   std::vector<size_t> stage_of;
   for (size_t i = 0; i < plan.nodes.size(); ++i) stage_of.push_back(i * stage_count / plan.nodes.size());
@@ -229,25 +233,27 @@ TEST_CASE("what is compiled does not grow with the layers, and stages share it")
 }
 
 TEST_CASE("a backward tells of a gradient behind its last share, and of all but those of its last part") {
-  for (const bool joined : {false, true}) {
-    CAPTURE(joined);
-    const std::vector<Stage> stages = stages_of_chain(40, 1, {.joined = joined});
-    const auto files = files_of(stages, {.tells_gradients = true});
-    std::set<size_t> told, summed, told_last;
-    for (const char* name : {"input_gradient", "weight_gradient"}) {
-      const auto file = files.find(text("stages/stage0/", name, ".cpp"));
-      if (file == files.end()) continue;
-      for (const Call& call : calls_in(file->second, files)) {
-        for (const size_t param : call.sums) CHECK_FALSE(told.contains(param));
-        summed.insert(call.sums.begin(), call.sums.end());
-        told.insert(call.complete.begin(), call.complete.end());
-        told_last = call.sums;
+  for (const bool joined : {false, true})
+    for (const bool tied : {false, true}) {
+      CAPTURE(joined);
+      CAPTURE(tied);
+      const std::vector<Stage> stages = stages_of_chain(40, 1, {.joined = joined, .tied = tied});
+      const auto files = files_of(stages, {.tells_gradients = true});
+      std::set<size_t> told, summed, of_last_part;
+      for (const char* name : {"input_gradient", "weight_gradient"}) {
+        const auto file = files.find(text("stages/stage0/", name, ".cpp"));
+        if (file == files.end()) continue;
+        for (const Call& call : calls_in(file->second, files)) {
+          for (const size_t param : call.sums) CHECK_FALSE(told.contains(param));
+          summed.insert(call.sums.begin(), call.sums.end());
+          told.insert(call.complete.begin(), call.complete.end());
+          of_last_part = call.sums;
+        }
       }
+      CHECK(summed.size() == (tied ? 20 : 40));
+      CHECK(told.size() + of_last_part.size() == summed.size());
+      CHECK(of_last_part.size() < summed.size() / 2);
     }
-    CHECK(summed.size() == 40);
-    CHECK(told.size() + told_last.size() == 40);
-    CHECK(told_last.size() < 20);
-  }
 }
 
 TEST_CASE("only stages with replicas tell of gradients") {

@@ -69,15 +69,16 @@ TEST_CASE("a model is priced: one plan node per node that depends on samples, wi
   CHECK(first.forward.at(8.0) / 8 < first.forward.at(1.0));  // larger items are cheaper per sample
 }
 
-TEST_CASE("matrices have the products of their update, if the optimizer has some") {
-  const auto flops = [](int64_t rows, int64_t columns) { return static_cast<double>(1000 * rows + columns); };
-  const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8), .update_flops = flops});
-  REQUIRE(plan.ok());
-  const ir::PlanNode& second = plan->nodes[node_named(*plan, "second")];
-  const double found = plan->weight_groups[second.weights.front()].update_flops;
-  CHECK((found == 16004 || found == 4016));
-  const auto without = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
-  for (const ir::WeightGroup& group : without->weight_groups) CHECK(group.update_flops == 0);
+TEST_CASE("weights have the passes of their optimizer, and matrices its products") {
+  for (const wire::OptimizerEntry& optimizer : wire::optimizers()) {
+    CAPTURE(optimizer.name);
+    const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8), .optimizer = &optimizer});
+    REQUIRE(plan.ok());
+    const ir::PlanNode& second = plan->nodes[node_named(*plan, "second")];
+    const ir::WeightGroup& group = plan->weight_groups[second.weights.front()];
+    CHECK(group.update_passes == optimizer.passes.matrix);
+    CHECK(group.update_flops == wire::update_flops(optimizer, 4, 16));
+  }
 }
 
 TEST_CASE("the output of the Relu is saved by its own backward and by the next weight gradient") {

@@ -49,12 +49,14 @@ ir::StageGraph one_stage_each(const ir::PlanGraph& graph, Samples micro_batch, s
 }  // namespace
 
 TEST_CASE("an update is what passes over memory and the products of matrices, unless it was measured") {
-  const UpdateWork work{.tensors = 3, .bytes = 4000, .flops = 100};
+  const UpdateWork work{.tensors = 3, .bytes = 4000, .traffic = 28'000, .flops = 100};
   ir::Cluster cluster = devices(1);
-  CHECK(update_time(work, 7, cluster, ir::DeviceId(0u)).count == doctest::Approx(7 * 4000 / kBandwidth + 100 / kRate));
+  CHECK(update_time(work, cluster, ir::DeviceId(0u)).count == doctest::Approx(28'000 / kBandwidth + 100 / kRate));
   cluster.runtime.update_tensor = Seconds(2);
   cluster.runtime.update_byte = 0.5;
-  CHECK(update_time(work, 7, cluster, ir::DeviceId(0u)).count == doctest::Approx(3 * 2 + 4000 * 0.5));
+  CHECK(update_time(work, cluster, ir::DeviceId(0u)).count == doctest::Approx(3 * 2 + 4000 * 0.5));
+  cluster.runtime.products_apart = true;
+  CHECK(update_time(work, cluster, ir::DeviceId(0u)).count == doctest::Approx(3 * 2 + 4000 * 0.5 + 100 / kRate));
 }
 
 TEST_CASE("a replicated stage waits for its slowest memory, and passes over whole tables") {
@@ -67,6 +69,9 @@ TEST_CASE("a replicated stage waits for its slowest memory, and passes over whol
         doctest::Approx(3 * 2 * 10 * 4 / kBandwidth));
   CHECK(update_time(one_stage_each(graph, Samples(4), 2), cluster, StageId(0u)).count ==
         doctest::Approx(3 * 4000 / (kBandwidth / 2)));
+  ir::StageGraph sharded = one_stage_each(graph, Samples(4), 2);
+  sharded.stages[StageId(0u)].choice.shard_optimizer_state = true;
+  CHECK(update_time(sharded, cluster, StageId(0u)).count == doctest::Approx(3 * 2000 / (kBandwidth / 2)));
   graph.weight_groups.begin()->trainable = false;
   CHECK(update_time(one_stage_each(graph, Samples(4)), cluster, StageId(0u)).count == 0);
 }
@@ -97,9 +102,10 @@ TEST_CASE("an optimizer that multiplies matrices pays for them, whichever axis i
   for (const wire::OptimizerEntry& optimizer : wire::optimizers()) {
     CAPTURE(optimizer.name);
     // The weight and its gradient are read, the weight is written, and all state is read and written.
-    CHECK(optimizer.update_traffic >= 3);
+    for (const double passes : {optimizer.passes.table, optimizer.passes.matrix, optimizer.passes.other})
+      CHECK(passes >= 3);
     if (!optimizer.orthogonalises) CHECK(wire::update_flops(optimizer, 100, 100) == 0);
     if (optimizer.normalises && !optimizer.updates_rows)
-      CHECK(optimizer.update_traffic >= 3 + 2 * optimizer.state_per_weight_byte);
+      CHECK(optimizer.passes.other >= 3 + 2 * optimizer.state_per_weight_byte);
   }
 }

@@ -46,11 +46,14 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
                                   "--transport", "--save-gradients", "--tolerance",    "--on-anomaly"};
   CHECK(refused(all, {.devices = 2}) == Flags{"--betas", "--eps"});
   CHECK(refused(all, {.optimizer = "adamw", .devices = 2}) == Flags{"--momentum"});
-  CHECK(refused({"--transport", "--overlap-all-reduce", "--lr"}, {.devices = 1}) ==
-        Flags{"--transport", "--overlap-all-reduce"});
+  CHECK(refused({"--transport", "--lr"}, {.devices = 1}) == Flags{"--transport"});
+  CHECK(refused({"--overlap-all-reduce"}, {.sums_gradients = false}) == Flags{"--overlap-all-reduce"});
+  CHECK(refused({"--overlap-all-reduce"}, {}).empty());
   CHECK(refused({"--stall-timeout"}, {.devices = 1}) == Flags{"--stall-timeout"});
   CHECK(refused({"--stall-timeout"}, {.is_fed = true, .devices = 1}).empty());
   CHECK(refused({"--seed"}, {.random = false, .devices = 2}) == Flags{"--seed"});
+  CHECK(refused({"--no-decay"}, {.decays = false}) == Flags{"--no-decay"});
+  CHECK(refused({"--no-decay"}, {.decays = true}).empty());
   CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
   CHECK(refused({"--clip-norm"}, {.updates_at_end = false}) == Flags{"--clip-norm"});
   CHECK(refused(all, {.trains = false, .devices = 2}) == Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum",

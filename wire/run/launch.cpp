@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "support/check.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::wire {
@@ -41,7 +42,9 @@ constexpr std::array<std::string_view, 3> kOverlaps = {"auto", "always", "never"
 }  // namespace
 
 Overlap overlap_named(std::string_view word) {
-  return static_cast<Overlap>(std::ranges::find(kOverlaps, word) - kOverlaps.begin());
+  const auto found = std::ranges::find(kOverlaps, word);
+  GP_CHECK(found != kOverlaps.end());
+  return static_cast<Overlap>(found - kOverlaps.begin());
 }
 
 std::vector<RunFlag> launch_flags() {
@@ -51,7 +54,7 @@ std::vector<RunFlag> launch_flags() {
       name_flag<&O::transport>("--transport", "how stages talk: auto, shm, tcp or nccl", kTransports),
       name_flag<&O::overlap>(
           "--overlap-all-reduce",
-          "whether replicas sum gradients before a backward ends: auto (over networks), always, never", kOverlaps),
+          "whether replicas sum gradients before a backward ends: auto (networks, NCCL), always, never", kOverlaps),
       {.name = "--stall-timeout",
        .value_name = "SECONDS",
        .help = "a peer without progress for longer ends the run, 0.1 to 86400 (10, or what long actions need)",

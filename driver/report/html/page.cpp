@@ -74,7 +74,7 @@ std::string in_words(const Pipeline& pipeline) {
       "({:.1f} % more) {}.</p>\n",
       shown_seconds(pipeline.step_bound), over(pipeline.step_bound), shown_seconds(pipeline.model_bound),
       over(pipeline.model_bound), origin_mark(Origin::kSimulated));
-  const cost::Limit limit = cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.seconds());
+  const cost::Limit limit = limit_of(pipeline);
   out += "<p>Limited by " + html_text(limit.sentence) + " " + origin_mark(Origin::kSimulated) + ".</p>\n";
   const bool measured_prices = !pipeline.plan.profile_digest.empty();
   const ir::Device& device = pipeline.plan.cluster.devices[ir::DeviceId(0u)];
