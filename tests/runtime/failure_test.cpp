@@ -90,13 +90,15 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST_CASE("a limit of file sizes is named, and ends no rank by a signal") {
   const std::string folder = make_folder(false, 8);
   const TwoStagePlan plan({});
-  ProcessGroup group(plan.programs(), folder, {"--data", folder, "--transport", "shm"}, [](size_t) {
+  ProcessGroup group(plan.programs(), folder, {"--data", folder, "--transport", "shm"}, [](size_t rank) {
     const rlimit limit{4096, 4096};
-    setrlimit(RLIMIT_FSIZE, &limit);
+    if (rank == 1) setrlimit(RLIMIT_FSIZE, &limit);
   });
   // The other rank may find only that its peer has gone.
   int named = 0;
   for (const RunEnd& end : group.wait(30)) {
+    CAPTURE(end.exit_code);
+    CAPTURE(end.errors);
     CHECK((end.exit_code == 5 || end.exit_code == 6));
     named += end.errors.find("File too large; raise the limit of file sizes (ulimit -f)") != std::string::npos;
   }
