@@ -146,6 +146,8 @@ Status AtAllPlaces::mark_results() {
   for (size_t i = 0; i < node_.outputs.size(); ++i) {
     Binding* made = context_.has_output(i) ? context_.lowering().find(node_.outputs[i]) : nullptr;
     if (made == nullptr || made->selected) continue;
+    if (made->type.shape.size() <= axis_ + more)
+      return refuse_selection(context_, "makes something without the places that a mask picks");
     GP_TRY(made->value, context_.lowering().value_of(*made, node_));
     Shape& shape = made->type.shape;
     const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis_);
