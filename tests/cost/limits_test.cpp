@@ -141,6 +141,17 @@ TEST_CASE("heavy weights: the updates, with any number of stages") {
   CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), cluster).kind == LimitKind::kWork);
 }
 
+TEST_CASE("a step with many updates is limited by them, not by its order") {
+  const ir::PlanGraph graph = tests::chain_graph(2, {.weight_bytes = 1'000'000}, Samples(64));
+  ir::Cluster cluster = ir::equal_devices(2);
+  for (ir::Device& device : cluster.devices) device.memory_bandwidth = BytesPerSecond(1e6);
+  const ir::StageGraph plan = stages_of(graph, Samples(1));
+  // Each takes 3 s, as an item does; there is one in the closed form.
+  const double step = iteration_time(plan, cluster).total() + 199 * 3;
+  CHECK(limit_of(plan, cluster, step, 200).kind == LimitKind::kUpdate);
+  CHECK(limit_of(plan, cluster, step).kind == LimitKind::kOrder);
+}
+
 TEST_CASE("a schedule that takes twice what the plan needs is limited by its order") {
   const ir::StageGraph plan = stages_of(chain_with_heavy(1, Samples(64)), Samples(1));
   const ir::Cluster cluster = ir::equal_devices(3);

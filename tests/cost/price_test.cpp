@@ -81,6 +81,32 @@ TEST_CASE("weights have the passes of their optimizer, and matrices its products
   }
 }
 
+TEST_CASE("tables and what is no matrix have passes of their own, and weights of 16 bits twice as many") {
+  const char* kLookUp = R"(graphpipe.graph/1
+i0  %0 = data "ids" : i64[B]
+p0  %1 = weight trainable "table" filled(0) : f32[10,4]
+p1  %2 = weight trainable "scale" filled(0) : f32[4]
+p2  %3 = weight trainable "half" filled(0) : f16[4]
+n0  %4 = Gather(%1, %0) {axis=0} : f32[B,4] from "look-up"
+n1  %5 = Mul(%4, %2) : f32[B,4] from "scaled"
+n2  %6 = Cast(%3) {to="f32"} : f32[4] from "wider"
+n3  %7 = Add(%5, %6) : f32[B,4] from "shifted"
+out model "logits" %7
+)";
+  const wire::OptimizerEntry& muon = wire::optimizer_named("muon");
+  const auto plan = price(trained(kLookUp), ir::equal_devices(2), {.batch = Samples(8), .optimizer = &muon});
+  REQUIRE(plan.ok());
+  int seen = 0;
+  for (const ir::WeightGroup& group : plan->weight_groups) {
+    const bool is_table = group.name.raw() == "table", is_half = group.name.raw() == "half";
+    CAPTURE(group.name.raw());
+    CHECK(group.update_passes == (is_table ? muon.passes.table : muon.passes.other) * (is_half ? 2 : 1));
+    CHECK(group.update_flops == 0);
+    ++seen;
+  }
+  CHECK(seen == 3);
+}
+
 TEST_CASE("the output of the Relu is saved by its own backward and by the next weight gradient") {
   const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
   REQUIRE(plan.ok());
