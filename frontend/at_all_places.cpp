@@ -103,16 +103,20 @@ Status AtAllPlaces::spread(size_t input) {
   return Ok{};
 }
 
-/// An attribute axis must count from the end, if no axes are added.
+/// The axis that the node works along must be behind the places; it is counted from the end, since axes are added.
 Status AtAllPlaces::check_axis() {
-  static constexpr std::string_view kWithDefault[] = {"Gather", "Split", "Concat"};
-  const bool has_default = std::ranges::find(kWithDefault, node_.op) != std::end(kWithDefault);
+  static constexpr std::string_view kFromFirst[] = {"Gather", "Split", "Concat"};
+  static constexpr std::string_view kFromLast[] = {"Softmax",         "LogSoftmax",         "Hardmax",
+                                                   "LpNormalization", "LayerNormalization", "RMSNormalization"};
+  const bool from_last = std::ranges::find(kFromLast, node_.op) != std::end(kFromLast);
+  const bool has_default = from_last || std::ranges::find(kFromFirst, node_.op) != std::end(kFromFirst);
   auto attribute = std::ranges::find(node_.attributes, "axis", &Attribute::name);
   if (attribute == node_.attributes.end() && !has_default) return Ok{};
   if (attribute == node_.attributes.end()) {
     Attribute added;
     added.name = "axis";
     added.kind = Attribute::Kind::kInt;
+    added.i = from_last ? -1 : 0;
     node_.attributes.push_back(added);
     attribute = std::prev(node_.attributes.end());
   }
@@ -146,14 +150,14 @@ Status AtAllPlaces::mark_results() {
   for (size_t i = 0; i < node_.outputs.size(); ++i) {
     Binding* made = context_.has_output(i) ? context_.lowering().find(node_.outputs[i]) : nullptr;
     if (made == nullptr || made->selected) continue;
-    if (made->type.shape.size() <= axis_ + more)
+    GP_TRY(const ValueId value, context_.lowering().value_of(*made, node_));
+    ir::TensorType type = made->type;
+    if (type.shape.size() <= axis_ + more)
       return refuse_selection(context_, "makes something without the places that a mask picks");
-    GP_TRY(made->value, context_.lowering().value_of(*made, node_));
-    Shape& shape = made->type.shape;
-    const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis_);
-    shape.erase(at, at + static_cast<std::ptrdiff_t>(more));
-    shape[axis_] = places;
-    made->selected = selected_;
+    const auto at = type.shape.begin() + static_cast<std::ptrdiff_t>(axis_);
+    type.shape.erase(at, at + static_cast<std::ptrdiff_t>(more));
+    type.shape[axis_] = places;
+    GP_TRY_VOID(bind_selected(context_, i, std::move(type), value, selected_));
   }
   return Ok{};
 }

@@ -222,9 +222,8 @@ Status gather_at_places(NodeContext& context) {
   Shape shape(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(first));
   shape.push_back(by_tuple ? indices[0] : indices[selected.axis]);
   shape.insert(shape.end(), data.begin() + static_cast<std::ptrdiff_t>(first + named), data.end());
-  bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value,
-                {.kind = Selected::Kind::kRows, .selection = selected.selection, .axis = first});
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value,
+                       {.kind = Selected::Kind::kRows, .selection = selected.selection, .axis = first});
 }
 
 Status scatter_at_places(NodeContext& context) {

@@ -54,8 +54,7 @@ Status reshape_rows(NodeContext& context, const Shape& target) {
   const std::optional<Dim> behind = ir::element_count(Shape(rows.shape.begin() + 1, rows.shape.end()));
   if (target.size() == 1 && rows.selected.axis == 0 && rows.shape.size() > 1 && behind && rows.selected.inner == 0) {
     selected.inner = rows.shape.size() - 1;  // [places, n] -> [places * n]
-    bind_selected(context, 0, {context.type(0).dtype, target}, rows.value, std::move(selected));
-    return Ok{};
+    return bind_selected(context, 0, {context.type(0).dtype, target}, rows.value, std::move(selected));
   }
   if (rows.selected.inner > 0) return refusal;
   if (*at == rows.shape[rows.selected.axis] && before == had) {
@@ -74,8 +73,7 @@ Status reshape_rows(NodeContext& context, const Shape& target) {
     GP_TRY(const auto made, context.emit("Reshape", {value}, {{"shape", std::move(places)}}));
     value = made[0];
   }
-  bind_selected(context, 0, {context.type(0).dtype, target}, value, std::move(selected));
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, target}, value, std::move(selected));
 }
 
 Status lower_rows_squeeze(NodeContext& context) {
@@ -107,9 +105,7 @@ Status lower_rows_reshape(NodeContext& context) {
 
 Status lower_rows_transpose(NodeContext& context) {
   GP_TRY(const Rows rows, rows_input(context));
-  std::vector<int64_t> perm(rows.shape.size());
-  std::iota(perm.rbegin(), perm.rend(), 0);
-  perm = context.ints_attribute("perm", std::move(perm));
+  GP_TRY(const std::vector<int64_t> perm, context.permutation(rows.shape.size()));
   if (rows.selected.outer > 0) return refuse_selection(context, "moves the places of each sample to another axis");
   const auto axis = static_cast<int64_t>(rows.selected.axis),
              more = static_cast<int64_t>(rows.selection.box.size()) - 1;
@@ -126,8 +122,7 @@ Status lower_rows_transpose(NodeContext& context) {
     GP_TRY(const auto made, context.emit("Transpose", {value}, {{"perm", std::move(order)}}));
     value = made[0];
   }
-  bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value, std::move(selected));
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value, std::move(selected));
 }
 
 Status lower_rows_expand(NodeContext& context) {
@@ -146,8 +141,7 @@ Status lower_rows_expand(NodeContext& context) {
     if (i > rows.selected.axis) places[places.size() - (shape->size() - i)] = (*shape)[i];
   }
   GP_TRY(const auto made, context.emit("Expand", {rows.value}, {{"shape", std::move(places)}}));
-  bind_selected(context, 0, {context.type(0).dtype, *shape}, made[0], rows.selected);
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, *shape}, made[0], rows.selected);
 }
 
 // --- Reductions ---
@@ -241,8 +235,7 @@ Status lower_rows_reduce(NodeContext& context) {
     if (!keeps)
       selected.axis -= static_cast<size_t>(
           std::ranges::count_if(axes, [&](int64_t axis) { return static_cast<size_t>(axis) < rows.selected.axis; }));
-    bind_selected(context, 0, {dtype, std::move(shape)}, value, std::move(selected));
-    return Ok{};
+    return bind_selected(context, 0, {dtype, std::move(shape)}, value, std::move(selected));
   }
   GP_TRY(const auto kept, context.emit("Reshape", {value}, {{"shape", reduced.kept}}));
   value = kept[0];
@@ -321,7 +314,8 @@ Status lower_rows_loss(NodeContext& context) {
 Status lower_rows_gemm(NodeContext& context) {
   const bool fits = rows_of(context, 0) != nullptr && rows_of(context, 1) == nullptr &&
                     context.int_attribute("transA", 0) == 0 && context.float_attribute("alpha", 1) == 1 &&
-                    context.float_attribute("beta", 1) == 1 && context.rank(0) == 2 && rows_of(context, 0)->axis == 0;
+                    context.float_attribute("beta", 1) == 1 && context.rank(0) == 2 && context.rank(1) == 2 &&
+                    rows_of(context, 0)->axis == 0;
   if (!fits) return refuse_selection(context, "multiplies what a mask picks in a form that is not supported");
   GP_TRY(const Rows rows, rows_input(context));
   GP_TRY(ValueId weight, context.value(1));
@@ -337,8 +331,7 @@ Status lower_rows_gemm(NodeContext& context) {
     GP_TRY(made, context.emit("Add", {made[0], bias}, {}));
   }
   const Dim features = context.lowering().graph().value(made[0]).type.shape.back();
-  bind_selected(context, 0, {context.type(0).dtype, {rows.shape[0], features}}, made[0], rows.selected);
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, {rows.shape[0], features}}, made[0], rows.selected);
 }
 
 Status lower_rows_slice(NodeContext& context) {

@@ -65,9 +65,8 @@ Status lower_non_zero(NodeContext& context) {
     selected.coordinates.push_back(std::move(coordinate));
   }
   const Dim places = picked_places(selected.selection, type.shape);
-  bind_selected(context, 0, {ir::DType::kInt64, {Dim::fixed(static_cast<int64_t>(type.shape.size())), places}}, {},
-                std::move(selected));
-  return Ok{};
+  return bind_selected(context, 0, {ir::DType::kInt64, {Dim::fixed(static_cast<int64_t>(type.shape.size())), places}},
+                       {}, std::move(selected));
 }
 
 /// Rows 0 to the number of places: the source of masked_scatter.
@@ -77,9 +76,9 @@ Status lower_first_rows(NodeContext& context) {
     const Known* known = context.known(input);
     return known != nullptr && whole_numbers(*known) == std::vector<int64_t>{number};
   };
-  const bool fits = ends != nullptr && ends->elements.size() == 1 && ends->elements[0].whole == 1 &&
-                    is_one_number(1, 0) && (!context.has_input(3) || is_one_number(3, 0)) &&
-                    (!context.has_input(4) || is_one_number(4, 1));
+  const bool fits = context.rank(0) > 0 && ends != nullptr && ends->elements.size() == 1 &&
+                    ends->elements[0].whole == 1 && is_one_number(1, 0) &&
+                    (!context.has_input(3) || is_one_number(3, 0)) && (!context.has_input(4) || is_one_number(4, 1));
   if (!fits) return refuse_selection(context, "cuts by the number of places that a mask picks");
   const Number count = ends->elements[0];
   if (selection_of(count.power) >= context.lowering().selections().size())
@@ -87,9 +86,8 @@ Status lower_first_rows(NodeContext& context) {
   GP_TRY(const ValueId value, context.value(0));
   Shape shape = context.type(0).shape;
   shape[0] = {count.whole, count.power};
-  bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value,
-                {.kind = Selected::Kind::kFirstRows, .selection = selection_of(count.power)});
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, std::move(shape)}, value,
+                       {.kind = Selected::Kind::kFirstRows, .selection = selection_of(count.power)});
 }
 
 /// Expands a tensor without an axis of places to one row per place.
@@ -117,9 +115,8 @@ Status repeat_for_places(NodeContext& context) {
   places.insert(places.end(), selection.box.begin(), selection.box.end());
   places.insert(places.end(), at + 1, target.end());
   GP_TRY(const auto repeated, context.emit("Expand", {value}, {{"shape", std::move(places)}}));
-  bind_selected(context, 0, {context.type(0).dtype, target}, repeated[0],
-                {.kind = Selected::Kind::kRows, .selection = index, .axis = axis});
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, target}, repeated[0],
+                       {.kind = Selected::Kind::kRows, .selection = index, .axis = axis});
 }
 
 /// Equal numbers for each place, reshaped.
@@ -278,6 +275,23 @@ ModelText origin_of_mask(NodeContext context) {
 
 }  // namespace
 
+namespace {
+
+/// Whether rows that the file sees as `shape` have the axes of the box in place of their axis of places.
+bool has_places_of(const Shape& places, const Shape& shape, const Selected& selected, const Shape& box) {
+  if (selected.axis >= shape.size() || selected.outer > selected.axis || selected.outer >= box.size()) return false;
+  const size_t first = selected.axis - selected.outer;
+  if (first + box.size() > places.size()) return false;
+  const auto begin = places.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = begin + static_cast<std::ptrdiff_t>(box.size());
+  if (!std::equal(box.begin(), box.end(), begin)) return false;
+  if (selected.inner > 0) return shape.size() == 1 && first == 0 && places.size() == box.size() + selected.inner;
+  return std::equal(places.begin(), begin, shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(first)) &&
+         std::equal(end, places.end(), shape.begin() + static_cast<std::ptrdiff_t>(selected.axis) + 1, shape.end());
+}
+
+}  // namespace
+
 Diagnostic refuse_selection(const NodeContext& context, std::string_view what) {
   const ModelText mask = origin_of_mask(context);
   return context.problem(
@@ -286,13 +300,18 @@ Diagnostic refuse_selection(const NodeContext& context, std::string_view what) {
       "a mask picks are supported: write x[mask] as torch.where or as a product with the mask");
 }
 
-void bind_selected(NodeContext& context, size_t output, ir::TensorType type, ValueId value, Selected selected) {
-  if (!context.has_output(output)) return;
+Status bind_selected(NodeContext& context, size_t output, ir::TensorType type, ValueId value, Selected selected) {
+  if (!context.has_output(output)) return Ok{};
+  if (selected.kind == Selected::Kind::kRows &&
+      !has_places_of(context.lowering().graph().value(value).type.shape, type.shape, selected,
+                     context.lowering().selections()[selected.selection].box))
+    return refuse_selection(context, "makes something without the places that a mask picks");
   Binding binding;
   binding.type = std::move(type);
   binding.value = value;
   binding.selected = std::move(selected);
   context.lowering().bind(context.node().outputs[output], std::move(binding));
+  return Ok{};
 }
 
 std::vector<HandlerEntry> selection_handlers() { return {{"NonZero", lower_non_zero}}; }

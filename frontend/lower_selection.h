@@ -39,7 +39,9 @@ Status note_count_of_mask(NodeContext& context);
 /// others; the result has all axes of the box.
 Result<ir::ValueId> keep_picked(NodeContext& context, const Selection& selection, ir::ValueId value, size_t behind,
                                 double otherwise);
-void bind_selected(NodeContext& context, size_t output, ir::TensorType type, ir::ValueId value, Selected selected);
+/// Binds an output to `value`, which the file sees as `type`. Errors: kUnsupportedOp if rows do not have the axes of
+/// the box in place of those of the file.
+Status bind_selected(NodeContext& context, size_t output, ir::TensorType type, ir::ValueId value, Selected selected);
 Diagnostic refuse_selection(const NodeContext& context, std::string_view what);
 
 }  // namespace graphpipe::frontend

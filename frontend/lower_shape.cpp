@@ -151,9 +151,7 @@ Status lower_squeeze(NodeContext& context) {
 }
 
 Status lower_transpose(NodeContext& context) {
-  std::vector<int64_t> perm(context.rank(0));
-  std::iota(perm.rbegin(), perm.rend(), 0);
-  perm = context.ints_attribute("perm", std::move(perm));
+  GP_TRY(std::vector<int64_t> perm, context.permutation(context.rank(0)));
   GP_TRY(const ir::ValueId input, context.value(0));
   return context.emit_outputs("Transpose", {input}, {{"perm", std::move(perm)}});
 }

@@ -74,9 +74,8 @@ Status slice_between_data(NodeContext& context) {
   GP_TRY(const size_t selection, selection_by(context, mask));
   ir::TensorType type = context.type(0);
   type.shape[axis] = picked_places(selection, {size});
-  bind_selected(context, 0, std::move(type), value,
-                {.kind = Selected::Kind::kRows, .selection = selection, .axis = axis});
-  return Ok{};
+  return bind_selected(context, 0, std::move(type), value,
+                       {.kind = Selected::Kind::kRows, .selection = selection, .axis = axis});
 }
 
 }  // namespace graphpipe::frontend

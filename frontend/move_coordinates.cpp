@@ -100,11 +100,14 @@ Status MovedCoordinates::bind_moved(size_t output, const Known& moved) {
   size_t inner = 1;
   for (size_t i = selected.axis + 1; i < shape.size(); ++i) inner *= static_cast<size_t>(shape[i].factor);
   const size_t block = inner * static_cast<size_t>(places_);
+  // A reshape may tear the places of a coordinate apart, which no file of an exporter does.
+  for (size_t i = 0; i < moved.elements.size() && !moved.uniform; ++i)
+    if (moved.elements[i] != moved.elements[i / block * block + i % inner])
+      return refuse_selection(context_, "mixes the coordinates of picked places");
   for (size_t i = 0; i < moved.elements.size(); i += moved.uniform ? moved.elements.size() : block)
     for (size_t k = 0; k < (moved.uniform ? 1 : inner); ++k)
       selected.coordinates.push_back(coordinates_[static_cast<size_t>(moved.elements[i + k].whole)]);
-  bind_selected(context_, output, {ir::DType::kInt64, std::move(shape)}, {}, std::move(selected));
-  return Ok{};
+  return bind_selected(context_, output, {ir::DType::kInt64, std::move(shape)}, {}, std::move(selected));
 }
 
 /// Part `first`, first + 1, ... of the places, if there are as many parts as the mask has places: the file is only
@@ -237,8 +240,7 @@ Status add_or_scale(NodeContext& context) {
       }
     }
   }
-  bind_selected(context, 0, context.type(at), {}, std::move(result));
-  return Ok{};
+  return bind_selected(context, 0, context.type(at), {}, std::move(result));
 }
 
 /// Null if the operand holds no coordinates: another operand of the node does.
@@ -262,8 +264,7 @@ Status expand_coordinates(NodeContext& context) {
   if (!shape || selected.coordinates.size() != 1)
     return refuse_selection(context, "repeats coordinates of picked places in a way that is not supported");
   selected.axis += shape->size() - from.size();
-  bind_selected(context, 0, {context.type(0).dtype, *shape}, {}, std::move(selected));
-  return Ok{};
+  return bind_selected(context, 0, {context.type(0).dtype, *shape}, {}, std::move(selected));
 }
 
 /// Exporters take the maximum of all indices just to get its shape.
@@ -281,8 +282,7 @@ Status shape_of_largest(NodeContext& context) {
   }
   Selected selected = *first;
   selected.coordinates.clear();
-  bind_selected(context, 0, context.type(0), {}, std::move(selected));
-  return Ok{};
+  return bind_selected(context, 0, context.type(0), {}, std::move(selected));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "frontend/lower_selection.h"
 #include "ops/op_def.h"
@@ -97,6 +98,16 @@ Result<std::vector<int64_t>> NodeContext::axes(const std::vector<int64_t>& given
   if (std::adjacent_find(result.begin(), result.end()) != result.end())
     return problem(Code::kBadModel, "names an axis twice", "export the model again");
   return result;
+}
+
+Result<std::vector<int64_t>> NodeContext::permutation(size_t rank) const {
+  std::vector<int64_t> perm(rank);
+  std::iota(perm.rbegin(), perm.rend(), 0);
+  perm = ints_attribute("perm", std::move(perm));
+  GP_TRY(const std::vector<int64_t> each, axes(perm, rank));
+  if (each.size() == rank) return perm;
+  return problem(Code::kBadModel, text("moves ", each.size(), " axes of a tensor of rank ", rank),
+                 "export the model again");
 }
 
 Diagnostic NodeContext::problem(Code code, std::string message, std::string hint) const {

@@ -42,6 +42,8 @@ class NodeContext {
   /// An axis of a tensor of this rank as 0..rank-1.
   Result<int64_t> axis(int64_t axis, size_t rank) const;
   Result<std::vector<int64_t>> axes(const std::vector<int64_t>& axes, size_t rank) const;
+  /// The attribute `perm` of a Transpose of a tensor of this rank; without one the axes turn around.
+  Result<std::vector<int64_t>> permutation(size_t rank) const;
 
   Diagnostic problem(Code code, std::string message, std::string hint) const;
   void note(Severity severity, Code code, std::string message, std::string hint);

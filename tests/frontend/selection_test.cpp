@@ -247,6 +247,12 @@ TEST_CASE("what would depend on how many places are picked is refused by name") 
   };
   CHECK(refused("y = Identity(r)", "depends on a mask"));
   CHECK(refused("s = Softmax<axis = 0>(r)\n y = Identity(s)", "along the places"));
+  // Without an axis it is the last, here that of the places.
+  const std::string sums = "at_1 = Constant<value_ints = [1]>()\n v = ReduceSum<keepdims = 0>(r, at_1)\n ";
+  for (const char* op : {"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
+    CHECK(refused(sums + "y = " + op + "(v)", "along the places"));
+  CHECK(refused("pairs = Constant<value_ints = [-1, 2]>()\n mixed = Reshape(columns, pairs)\n y = GatherND(x, mixed)",
+                "mixes the coordinates"));
   CHECK(refused("y = Gather<axis = 0>(r, one)", "one of the places"));
   CHECK(refused("y = Add(r, x)", "another size"));
   CHECK(refused("y = ScatterND(x, at, x)", "not read at them"));
