@@ -6,6 +6,7 @@
 #include "codegen/block_table.h"
 #include "codegen/mark_table.h"
 #include "codegen/stage_library.h"
+#include "support/sort_unique.h"
 #include "wire/version.h"
 
 namespace graphpipe::codegen {
@@ -190,8 +191,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   std::string body = "#" + first_line.substr(2) + prologue();
   std::vector<ir::StageId> stages;
   for (const std::vector<ir::StageId>& held : ranks.stages) stages.insert(stages.end(), held.begin(), held.end());
-  std::ranges::sort(stages);
-  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+  sort_unique(stages);
   body += std::string(kAddStage) + std::string(kRecordDigest) + precompiled_headers(stages, sources);
   body += stage_libraries(stages, sources);
   body += program_library(ranks.programs.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/op_def.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -41,8 +42,7 @@ std::vector<ir::ValueId> Lifetimes::inputs_of(const Step& step) const {
   std::vector<ir::ValueId> inputs;
   for (ir::ValueId input : graph_.node(step.node).inputs)
     if (input.valid() && !param_of_[input].valid()) inputs.push_back(input);
-  std::ranges::sort(inputs);
-  inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+  sort_unique(inputs);
   return inputs;
 }
 

@@ -98,7 +98,7 @@ class ItemWalk {
     state_.heap.begin();
     function();
     state_.heap.note();
-    return {Bytes(state_.heap.most() - before), Bytes(state_.heap.held() - before), state_.heap.take_events(), {}};
+    return {Bytes(state_.heap.peak() - before), Bytes(state_.heap.held() - before), state_.heap.take_events(), {}};
   }
 
   std::vector<ir::MemoryEvent> received(SlotUse use) {

@@ -6,6 +6,7 @@
 
 #include "codegen/stage_steps.h"
 #include "support/check.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -29,8 +30,7 @@ PhaseUse use_of(const Graph& graph, const std::vector<Step>& steps, const IdMap<
       if (!use.made.contains(input) && !param_of[input].valid()) use.read.push_back(input);
     for (ValueId output : outputs_of_step(graph, step)) use.made.insert(output);
   }
-  std::ranges::sort(use.read);
-  use.read.erase(std::unique(use.read.begin(), use.read.end()), use.read.end());
+  sort_unique(use.read);
   return use;
 }
 

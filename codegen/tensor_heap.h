@@ -46,15 +46,15 @@ class TensorHeap {
   int64_t held() const { return held_; }
   /// Records what is held, plus `more` temporarily.
   void note(int64_t more = 0) {
-    most_ = std::max(most_, held_ + more);
+    peak_ = std::max(peak_, held_ + more);
     if (more > 0) events_.push_back({.bytes = Bytes(more)});
   }
   /// The maximum held since begin(), as far as it was recorded.
-  int64_t most() const { return most_; }
+  int64_t peak() const { return peak_; }
   /// All allocations and releases since begin().
   std::vector<ir::MemoryEvent> take_events() { return std::exchange(events_, {}); }
   void begin() {
-    most_ = held_;
+    peak_ = held_;
     events_.clear();
   }
 
@@ -67,7 +67,7 @@ class TensorHeap {
 
   std::vector<Storage> storages_;
   std::vector<ir::MemoryEvent> events_;
-  int64_t held_ = 0, most_ = 0;
+  int64_t held_ = 0, peak_ = 0;
 };
 
 }  // namespace graphpipe::codegen

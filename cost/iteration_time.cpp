@@ -36,12 +36,10 @@ IdMap<StageId, double> reduce_seconds(const ir::StageGraph& graph, const ir::Clu
 /// The same, and then updating weights; a device updates those of its stages one after the other.
 IdMap<StageId, double> finish_seconds(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                                       IdMap<StageId, double> reduce) {
-  std::map<ir::DeviceId, double> updates;
-  for (StageId stage : graph.stage_ids())
-    for (ir::DeviceId device : graph.stages[stage].choice.devices) updates[device] += costs[stage].update;
+  const std::map<ir::DeviceId, double> updates = device_sums(graph, [&](StageId stage) { return costs[stage].update; });
   for (StageId stage : graph.stage_ids()) {
     double longest = 0;
-    for (ir::DeviceId device : graph.stages[stage].choice.devices) longest = std::max(longest, updates[device]);
+    for (ir::DeviceId device : graph.stages[stage].choice.devices) longest = std::max(longest, updates.at(device));
     reduce[stage] += longest;
   }
   return reduce;

@@ -124,13 +124,7 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
 
 /// Seconds in which the device with most to update does so once.
 double longest_update(const ir::StageGraph& graph, const ir::Cluster& cluster) {
-  std::map<ir::DeviceId, double> seconds;
-  for (const StageId stage : graph.stage_ids())
-    for (const ir::DeviceId device : graph.stages[stage].choice.devices)
-      seconds[device] += update_time(graph, cluster, stage).count;
-  double longest = 0;
-  for (const auto& [device, sum] : seconds) longest = std::max(longest, sum);
-  return longest;
+  return largest_device_sum(graph, [&](StageId stage) { return update_time(graph, cluster, stage).count; });
 }
 
 }  // namespace

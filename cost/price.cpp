@@ -9,6 +9,7 @@
 #include "cost/sample_scopes.h"
 #include "cost/transients.h"
 #include "ops/op_def.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::cost {
 
@@ -22,11 +23,6 @@ using ir::PlanNodeId;
 using ir::PlanValueId;
 using ir::SampleFunction;
 using ir::ValueId;
-
-void sort_unique(std::vector<PlanNodeId>& nodes) {
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-}
 
 /// The function divided by `parts`.
 SampleFunction share(const SampleFunction& f, double parts) {

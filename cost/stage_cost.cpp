@@ -1,7 +1,5 @@
 #include "cost/stage_cost.h"
 
-#include <map>
-
 #include "cost/update_time.h"
 
 namespace graphpipe::cost {
@@ -86,17 +84,20 @@ StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
   return cost;
 }
 
-template <typename PerStage>
-double largest_device_sum(const ir::StageGraph& graph, PerStage per_stage) {
-  std::map<DeviceId, double> load;
+}  // namespace
+
+std::map<DeviceId, double> device_sums(const ir::StageGraph& graph, const std::function<double(StageId)>& per_stage) {
+  std::map<DeviceId, double> sums;
   for (StageId stage : graph.stage_ids())
-    for (DeviceId device : graph.stages[stage].choice.devices) load[device] += per_stage(stage);
-  double largest = 0;
-  for (const auto& [device, sum] : load) largest = std::max(largest, sum);
-  return largest;
+    for (DeviceId device : graph.stages[stage].choice.devices) sums[device] += per_stage(stage);
+  return sums;
 }
 
-}  // namespace
+double largest_device_sum(const ir::StageGraph& graph, const std::function<double(StageId)>& per_stage) {
+  double largest = 0;
+  for (const auto& [device, sum] : device_sums(graph, per_stage)) largest = std::max(largest, sum);
+  return largest;
+}
 
 Samples item_samples(const ir::StageChoice& choice) {
   if (choice.mode == ir::ReplicaMode::kRoundRobin) return choice.micro_batch;

@@ -11,6 +11,8 @@
 //   the other.
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "ir/cluster.h"
 #include "ir/stage_graph.h"
@@ -48,6 +50,11 @@ Seconds copies_time(const ir::StageGraph& graph, const ir::Cluster& cluster, con
 
 StageCost stage_cost(const ir::StageGraph& graph, const ir::Cluster& cluster, ir::StageId stage);
 IdMap<ir::StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+/// Of each device the sum over the stages that it holds, and the largest of these sums.
+std::map<ir::DeviceId, double> device_sums(const ir::StageGraph& graph,
+                                           const std::function<double(ir::StageId)>& per_stage);
+double largest_device_sum(const ir::StageGraph& graph, const std::function<double(ir::StageId)>& per_stage);
 
 /// Seconds per sample that no order of the plan can beat in steady state: the largest period of a device, which is the
 /// sum over the stages that it holds.

@@ -17,9 +17,15 @@ constexpr int64_t kMaxCsvBytes = int64_t{256} << 20;
 constexpr int32_t kLargest = 1 << 30;
 constexpr std::string_view kOverlap = ")OVERLAP_F_B";
 
-/// By CsvOp.
-constexpr std::array<std::string_view, 11> kNames = {"F",      "B",      "I",       "W",       "SEND_F",     "RECV_F",
-                                                     "SEND_B", "RECV_B", "UNSHARD", "RESHARD", "REDUCE_GRAD"};
+/// By CsvOp: PyTorch's names of actions are ours, and three more.
+constexpr auto kNames = [] {
+  std::array<std::string_view, kActionsOfCsv.size() + 3> names{};
+  for (size_t op = 0; op < kActionsOfCsv.size(); ++op) names[op] = ir::action_name(kActionsOfCsv[op]);
+  names[8] = "UNSHARD";
+  names[9] = "RESHARD";
+  names[10] = "REDUCE_GRAD";
+  return names;
+}();
 
 std::optional<CsvOp> take_op(std::string_view& rest) {
   size_t best = kNames.size();

@@ -7,6 +7,7 @@
 // in the count of cells. "r<k>:" before a token names the replica of a stage that has several (DualPipe, Chimera).
 // UNSHARD, RESHARD and REDUCE_GRAD are kept when a file is written again and mean nothing to a schedule.
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,12 @@ enum class CsvOp : uint8_t {
   kReshard,
   kReduceGradient,
 };
+
+/// The ops that schedules have too, by CsvOp.
+inline constexpr std::array<ir::ActionOp, 8> kActionsOfCsv = {
+    ir::ActionOp::kForward,        ir::ActionOp::kBackward,       ir::ActionOp::kInputGradient,
+    ir::ActionOp::kWeightGradient, ir::ActionOp::kSendForward,    ir::ActionOp::kReceiveForward,
+    ir::ActionOp::kSendBackward,   ir::ActionOp::kReceiveBackward};
 
 struct CsvAction {
   CsvOp op = CsvOp::kForward;

@@ -14,20 +14,15 @@ using ir::Action;
 using ir::ActionOp;
 using ir::StageId;
 
-/// The ops that both sides have, by CsvOp.
-constexpr std::array<ActionOp, 8> kOps = {
-    ActionOp::kForward,     ActionOp::kBackward,       ActionOp::kInputGradient, ActionOp::kWeightGradient,
-    ActionOp::kSendForward, ActionOp::kReceiveForward, ActionOp::kSendBackward,  ActionOp::kReceiveBackward};
-
 std::optional<CsvOp> csv_op(ActionOp op) {
-  const auto found = std::find(kOps.begin(), kOps.end(), op);
-  if (found == kOps.end()) return std::nullopt;
-  return static_cast<CsvOp>(found - kOps.begin());
+  const auto found = std::find(kActionsOfCsv.begin(), kActionsOfCsv.end(), op);
+  if (found == kActionsOfCsv.end()) return std::nullopt;
+  return static_cast<CsvOp>(found - kActionsOfCsv.begin());
 }
 
 Action action_of(const CsvAction& cell) {
   Action action;
-  action.op = kOps[static_cast<size_t>(cell.op)];
+  action.op = kActionsOfCsv[static_cast<size_t>(cell.op)];
   action.stream = ir::stream_of(action.op);
   action.stage = cell.stage;
   action.replica = std::max(0, cell.replica);
@@ -121,7 +116,7 @@ CsvOrders orders_of(const CsvSchedule& csv) {
     for (size_t cell = 0; cell < csv.ranks[rank].size(); ++cell) {
       const std::vector<CsvAction>& actions = csv.ranks[rank][cell].actions;
       for (size_t i = 0; i < actions.size(); ++i) {
-        if (static_cast<size_t>(actions[i].op) >= kOps.size()) continue;
+        if (static_cast<size_t>(actions[i].op) >= kActionsOfCsv.size()) continue;
         program.actions.push_back(action_of(actions[i]));
         program.actions.back().overlaps_next = i + 1 < actions.size();
         cell_of.push_back(static_cast<int32_t>(cell));

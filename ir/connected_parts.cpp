@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "support/sort_unique.h"
+
 namespace graphpipe::ir {
 
 std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges) {
@@ -22,8 +24,7 @@ std::vector<uint32_t> biconnected_parts(size_t nodes, const EdgeList& edges) {
   EdgeList pairs;
   for (const auto& [one, other] : edges) pairs.push_back(std::minmax(one, other));
   EdgeList once = pairs;
-  std::ranges::sort(once);
-  once.erase(std::unique(once.begin(), once.end()), once.end());
+  sort_unique(once);
 
   using Number = boost::property<boost::edge_index_t, size_t>;
   boost::adjacency_list<boost::vecS, boost::vecS, boost::undirectedS, boost::no_property, Number> graph(nodes);

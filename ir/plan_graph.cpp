@@ -4,14 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "support/sort_unique.h"
+
 namespace graphpipe::ir {
 
 namespace {
-
-void sort_unique(std::vector<PlanNodeId>& nodes) {
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-}
 
 /// Finite, and not negative anywhere a sample count can reach.
 bool is_sound(const SampleFunction& f) {

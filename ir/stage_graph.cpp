@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/digraph.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::ir {
 
@@ -186,8 +187,7 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
   std::map<WeightGroupId, std::vector<StageId>> holders;
   for (StageId id : result.stage_ids()) {
     Stage& stage = result.stages[id];
-    std::sort(stage.weights.begin(), stage.weights.end());
-    stage.weights.erase(std::unique(stage.weights.begin(), stage.weights.end()), stage.weights.end());
+    sort_unique(stage.weights);
     for (WeightGroupId group : stage.weights) {
       stage.weight_bytes += graph.weight_groups[group].bytes;
       if (graph.weight_groups[group].trainable) {
@@ -210,8 +210,7 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
 std::vector<StageId> stages_of(const std::vector<PlanNodeId>& nodes, const Assignment& assignment) {
   std::vector<StageId> stages;
   for (PlanNodeId node : nodes) stages.push_back(assignment.stage_of[node]);
-  std::sort(stages.begin(), stages.end());
-  stages.erase(std::unique(stages.begin(), stages.end()), stages.end());
+  sort_unique(stages);
   return stages;
 }
 
@@ -355,8 +354,7 @@ std::vector<StageId> neighbours(const StageGraph& graph, StageId stage, bool bel
   std::vector<StageId> found;
   for (const StageEdge& edge : graph.edges)
     if ((below ? edge.from : edge.to) == stage) found.push_back(below ? edge.to : edge.from);
-  std::sort(found.begin(), found.end());
-  found.erase(std::unique(found.begin(), found.end()), found.end());
+  sort_unique(found);
   return found;
 }
 

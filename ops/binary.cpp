@@ -288,6 +288,7 @@ std::vector<Example> gradient_examples(size_t inputs) {
   return {{.inputs = std::vector<ExampleInput>(inputs, positive({kB, 3}))}};
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<OpDef> arithmetic_rows() {
   return {
       {.name = "Add",

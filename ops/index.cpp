@@ -216,6 +216,7 @@ void emit_number_places(Emitter& emitter) {
                  "runtime/kernels/number_places.h");
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<OpDef> gather_rows() {
   const std::vector<Example> gradient_example = {
       {.inputs = {normal({kB, 3, 2}), integers({kB, 3}, 0, 5)}, .attributes = along(0, {5, 2})}};

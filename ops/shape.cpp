@@ -347,6 +347,7 @@ void emit_iota(Emitter& emitter) {
 ir::Attributes axes(std::vector<int64_t> list) { return {{"axes", std::move(list)}}; }
 ir::Attributes target(const ExampleShape& dims) { return {{"shape", shape_of(dims)}}; }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<OpDef> reshaping_rows() {
   return {
       {.name = "Reshape",
@@ -427,6 +428,7 @@ bool keeps_integers(const NodeView& node) {
   return to == ir::DType::kInt64 || to == ir::DType::kInt32;
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<OpDef> other_rows() {
   return {
       {.name = "Identity",

@@ -43,6 +43,7 @@ constexpr std::string_view kElu = "ATen/ops/elu.h";
 constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
 
 // Transcendental functions are counted as 10 flops, a usual number for vectorised polynomial kernels.
+// NOLINTNEXTLINE(readability-function-size): a table
 const std::vector<UnaryRow>& table() {
   using enum Saved;
   static const std::vector<UnaryRow> rows = {

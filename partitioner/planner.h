@@ -51,6 +51,11 @@ struct OriginalOptions {
   int64_t batch = 1024, micro_batch = 64, profile_batch = 64;
 };
 
+/// Micro-batches of a step where neither a flag nor the profile says how many.
+inline constexpr int64_t kUsualMicroBatches = 16;
+/// Samples of a micro-batch where nothing says how many: the largest divisor of the batch that is at most 64.
+int64_t usual_micro_batch(int64_t batch);
+
 struct PlanCandidate;
 
 /// What a plan of a profile comes to: seconds of a step, and whether it fits the devices. One that does not is timed as
@@ -152,6 +157,25 @@ struct UnitAnswer;
 /// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
 enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
 
+/// What a planner does otherwise than most, for those who ask it. No one asks for a planner's name to know it.
+struct PlannerTraits {
+  /// Asks the other planners.
+  bool asks_others = false;
+  /// Uses the plan of the request (PlanRequest::manual) as given.
+  bool is_given = false;
+  /// Tries every plan, on all placements, so only of small graphs.
+  bool is_exhaustive = false;
+  /// Its only plan is one stage with replicas.
+  bool is_one_stage = false;
+  /// Cuts for a policy with a stage graph of its own are its business too.
+  bool takes_shapes = false;
+  /// Of profiles: divides the unit of work that was measured into micro-batches of its own.
+  bool divides_unit = false;
+  /// Of profiles: plans the nodes of the file as they are, on CPUs too, and not forwards joined with backwards. A
+  /// device may hold several runs of them (OriginalOptions::non_contiguous).
+  bool plans_file_nodes = false;
+};
+
 struct PlannerEntry {
   std::string_view name;
   std::string_view description;
@@ -163,6 +187,7 @@ struct PlannerEntry {
   /// (cost_models/unit_request.h), which plans profiles and, where `plan` is null, models.
   std::span<const Quirk> quirks = {};
   Result<UnitAnswer> (*search)(const UnitRequest&) = nullptr;
+  PlannerTraits traits = {};
 };
 
 std::span<const PlannerEntry> planners();

@@ -104,8 +104,13 @@ double min_step_of_profile(const PlanRequest& request) {
   return cost::plan_bound(folded.graph, accelerators_of(request)).step(folded.graph.batch);
 }
 
+double usual_seconds_of_profile(std::string_view planner) {
+  const PlannerEntry* entry = find_planner(planner);
+  return entry != nullptr && entry->traits.asks_others ? 60 : 40;
+}
+
 Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanRequest& request) {
-  if (planner.name == "auto") return plan_auto_of_profile(request);
+  if (planner.traits.asks_others) return plan_auto_of_profile(request);
   if (planner.search == nullptr) return plan_folded(planner, request);
   GP_TRY(PlanAnswer answer, plan_by_units(planner, request));
   const cost::FoldedGraph folded = cost::fold_backward(*request.graph);

@@ -17,6 +17,10 @@ Result<PlanAnswer> plan_of_profile(const PlannerEntry& planner, const PlanReques
 /// on the number of threads. Errors: those of our search, where no planner has a plan.
 Result<PlanAnswer> plan_auto_of_profile(const PlanRequest& request);
 
+/// The time limit of a search where nobody says one, in seconds: nobody wants to wait longer for a graph of a thousand
+/// layers. `auto` has more, which is enough for all planners on a few hundred layers where nothing else runs.
+double usual_seconds_of_profile(std::string_view planner);
+
 /// The request's cluster without CPUs.
 ir::Cluster accelerators_of(const PlanRequest& request);
 

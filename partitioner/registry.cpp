@@ -26,7 +26,10 @@ namespace {
 // Among the planners of other projects the quick ones come first: `auto` asks them in this order, and its time may run
 // out.
 const std::vector<PlannerEntry> kPlanners = {
-    {"auto", "the best plan of all planners and of a local search, by simulated step", plan_auto},
+    {.name = "auto",
+     .description = "the best plan of all planners and of a local search, by simulated step",
+     .plan = plan_auto,
+     .traits = {.asks_others = true, .takes_shapes = true}},
     {"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
      AskedByAuto::kFirst},
     {"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential, AskedByAuto::kFirst},
@@ -34,9 +37,17 @@ const std::vector<PlannerEntry> kPlanners = {
      "as many runs of equal work as there are devices, no replicas; of a profile equal runs of the repeated layers, "
      "the "
      "same replicas and recomputation everywhere, in Piper's terms",
-     plan_equal_split, AskedByAuto::kFirst, piper_quirks(), plan_equal_runs},
+     plan_equal_split,
+     AskedByAuto::kFirst,
+     piper_quirks(),
+     plan_equal_runs,
+     {.takes_shapes = true}},
     {"model-parallel", "equal-split with the whole batch as one micro-batch", plan_model_parallel, AskedByAuto::kFirst},
-    {"data-parallel", "one stage, a replica on every device", plan_data_parallel, AskedByAuto::kFirst},
+    {.name = "data-parallel",
+     .description = "one stage, a replica on every device",
+     .plan = plan_data_parallel,
+     .asked = AskedByAuto::kFirst,
+     .traits = {.is_one_stage = true}},
     {"torchgpipe", "torchgpipe: blocks of one order, balanced by moves between neighbours", nullptr, AskedByAuto::kThen,
      torchgpipe_quirks(), plan_torchgpipe},
     {"2bw", "PipeDream-2BW: the largest throughput of whole pipelines of equal runs, recomputed or not", nullptr,
@@ -47,16 +58,32 @@ const std::vector<PlannerEntry> kPlanners = {
      AskedByAuto::kThen,
      {},
      plan_alpa},
-    {"dapple", "DAPPLE: the largest speed-up of a synchronous iteration, stages placed on machines", nullptr,
-     AskedByAuto::kThen, dapple_quirks(), plan_dapple},
+    {"dapple",
+     "DAPPLE: the largest speed-up of a synchronous iteration, stages placed on machines",
+     nullptr,
+     AskedByAuto::kThen,
+     dapple_quirks(),
+     plan_dapple,
+     {.divides_unit = true}},
     {"pipedream", "PipeDream: the smallest bottleneck of replicated stages, on levels of a machine", nullptr,
      AskedByAuto::kThen, pipedream_quirks(), plan_pipedream},
-    {"max-throughput", "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
-     nullptr, AskedByAuto::kThen, max_throughput_quirks(), plan_max_throughput},
+    {"max-throughput",
+     "Tarnawski et al.: the smallest maximum load of accelerators and CPUs, one run of layers each",
+     nullptr,
+     AskedByAuto::kThen,
+     max_throughput_quirks(),
+     plan_max_throughput,
+     {.plans_file_nodes = true}},
     {"piper", "Piper: stages of any downsets, with tensor-parallel degree, replicas and recomputation by layer",
      nullptr, AskedByAuto::kThen, piper_quirks(), plan_piper},
-    {"exhaustive", "every plan of a graph of at most 10 nodes", plan_exhaustive},
-    {"manual", "the plan of --plan FILE, checked and used as given", plan_manual},
+    {.name = "exhaustive",
+     .description = "every plan of a graph of at most 10 nodes",
+     .plan = plan_exhaustive,
+     .traits = {.is_exhaustive = true}},
+    {.name = "manual",
+     .description = "the plan of --plan FILE, checked and used as given",
+     .plan = plan_manual,
+     .traits = {.is_given = true}},
 };
 
 Diagnostic bad_request(std::string message, std::string hint) {
@@ -149,6 +176,12 @@ Result<std::set<std::string, std::less<>>> parse_compat(const PlannerEntry& plan
   return names;
 }
 
+int64_t usual_micro_batch(int64_t batch) {
+  int64_t size = std::min<int64_t>(64, batch);
+  while (batch % size != 0) --size;
+  return size;
+}
+
 double gap_over(double value, double bound) {
   if (value <= bound) return 0;
   return bound > 0 ? value / bound - 1 : kInfinity;
@@ -168,19 +201,19 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
   }
   GP_TRY_VOID(check_request(request));
   if (request.profile != nullptr) return plan_of_profile(*entry, request);
-  if (request.limit_memory && planner != "manual")
+  if (request.limit_memory && !entry->traits.is_given)
     GP_TRY_VOID(check_min_memory(*request.graph, *request.cluster, request.shard_optimizer_state));
   GP_TRY(PlanAnswer answer, ask_in_any_order(*entry, request));
   for (const PlanCandidate& candidate : answer.candidates) {
-    const bool is_manual = planner == "manual";
-    const bool may_share_devices = is_manual || planner == "auto";
+    const bool is_given = entry->traits.is_given;
+    const bool may_share_devices = is_given || entry->traits.asks_others;
     const Diagnostics problems = check_plan(*request.graph, *request.cluster, candidate.assignment,
                                             {.one_stage_per_device = !may_share_devices,
                                              .limit_memory = request.limit_memory,
-                                             .stages = is_manual ? 0 : request.stages.value_or(0),
+                                             .stages = is_given ? 0 : request.stages.value_or(0),
                                              .objective = candidate.objective});
     if (!problems.empty()) {
-      if (is_manual) return problems;
+      if (is_given) return problems;
       // A planner and the checker disagree: a defect of ours.
       fail_check(text("a plan of ", planner, " has no problems: ", to_line(problems.front())).c_str(), __FILE__,
                  __LINE__);

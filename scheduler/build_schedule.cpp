@@ -52,11 +52,10 @@ Diagnostic unknown_policy(const std::string& name) {
 
 /// What the policy promises of weight versions.
 VersionClaims promises_of(const Policy& policy, const BuildOptions& options) {
-  const bool delayed = policy.order == order_2bw;
   return {.synchronous = !policy.asynchronous,
-          .vertical_sync = policy.asynchronous && options.vertical_sync,
-          .delayed_updates = delayed,
-          .max_versions = delayed ? 2 : 0};
+          .vertical_sync = policy.asynchronous && options.choices.vertical_sync,
+          .delayed_updates = policy.delays_updates,
+          .max_versions = policy.delays_updates ? 2 : 0};
 }
 
 }  // namespace
@@ -68,15 +67,12 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   const PolicyRequest request{.graph = graph,
                               .cluster = cluster,
                               .in_flight = options.in_flight,
-                              .backward_order = options.backward_order,
-                              .group = options.group,
-                              .vertical_sync = options.vertical_sync,
-                              .update = options.update,
+                              .choices = options.choices,
                               .searched_actions = options.searched_actions};
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search) compute = improve(graph, cluster, std::move(compute), {.max_actions = options.searched_actions});
   GP_TRY(BuiltSchedule built, lower_order(graph, cluster, std::move(compute), options, promises_of(*policy, options)));
-  if (policy->order == order_zb_2p) {
+  if (policy->delays_starts) {
     GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, built.schedule, built.timeline));
     built.memory = memory_of(graph, built.schedule, options.memory);
   }
@@ -101,7 +97,7 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
   for (;; batches = 1) {
     auto repeated = ir::with_batches(stages, batches);
     auto built = repeated ? build_schedule(*repeated, cluster, options) : Result<BuiltSchedule>(repeated.problems());
-    if (!built && drain_every == 0 && batches > 1 && options.update == Samples(0)) continue;
+    if (!built && drain_every == 0 && batches > 1 && options.choices.update == Samples(0)) continue;
     if (!built) return built.problems();
     return OrderedBatches{.stages = std::move(*repeated), .built = std::move(*built)};
   }

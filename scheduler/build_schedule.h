@@ -12,11 +12,7 @@ namespace graphpipe::scheduler {
 
 struct BuildOptions {
   std::string policy = "kfkb";
-  BackwardOrder backward_order = BackwardOrder::kFifo;
-  /// As in PolicyRequest.
-  int64_t group = 0;
-  bool vertical_sync = false;
-  Samples update{0};
+  OrderChoices choices = {};
   /// Empty: by the rule of cost/in_flight.h.
   IdMap<StageId, Samples> in_flight;
   /// Improves what the policy gives (policies/schedule_local_search.h).

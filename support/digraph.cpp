@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "support/check.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe {
 namespace {
@@ -86,8 +87,7 @@ std::vector<uint32_t> first_in_first_out_order(size_t nodes, const EdgeList& edg
 
 Dag::Dag(size_t nodes, EdgeList edges) {
   for (const auto& [from, to] : edges) GP_CHECK(from < nodes && to < nodes && from != to);
-  std::ranges::sort(edges);
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  sort_unique(edges);
   fill_rows(nodes, edges, successor_start_, successors_);
   for (auto& [from, to] : edges) std::swap(from, to);
   std::ranges::sort(edges);

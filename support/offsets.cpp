@@ -6,6 +6,7 @@
 #include "support/check.h"
 #include "support/first_fit.h"
 #include "support/offset_search.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe {
 namespace {
@@ -38,8 +39,7 @@ OffsetProblem problem_of(const std::vector<TimedBuffer>& buffers) {
     GP_CHECK(buffer.first < buffer.end && buffer.size.count >= 0 && buffer.alignment.count >= 1);
     if (buffer.size.count > 0) starts.push_back(buffer.first);
   }
-  std::ranges::sort(starts);
-  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  sort_unique(starts);
   const auto section_at = [&](int64_t time) {
     return static_cast<int>(std::ranges::lower_bound(starts, time) - starts.begin());
   };

@@ -15,11 +15,13 @@ class UnionFind {
   explicit UnionFind(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), Index{0}); }
 
   size_t size() const { return parent_.size(); }
-  /// The smallest number of the set names it.
+  /// The number that names the set: the smallest, but for join_into.
   Index find(Index item) {
     while (parent_[item] != item) item = parent_[item] = parent_[parent_[item]];
     return item;
   }
+  /// Joins the set of `other` to that of `into`, which goes on naming it. Needs: both name their sets.
+  void join_into(Index into, Index other) { parent_[other] = into; }
   /// Whether the two were in different sets.
   bool join(Index a, Index b) {
     a = find(a);

@@ -6,12 +6,9 @@
 
 #include "driver/cli/usage.h"
 #include "driver/launch/process.h"
-#include "driver/pipeline/yardstick.h"
 #include "driver/report/search_line.h"
-#include "partitioner/auto/planner.h"
-#include "partitioner/baselines/shaped_split.h"
-#include "partitioner/several_searches.h"
-#include "support/stopwatch.h"
+#include "partitioner/plan_for_policy.h"
+#include "scheduler/step_of_plan.h"
 #include "support/units.h"
 
 namespace graphpipe::driver {
@@ -28,84 +25,33 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
   return partitioner::ForcedReplicas{.stage = static_cast<int>(stage), .replicas = static_cast<int>(replicas)};
 }
 
-/// Passes of a step above which the closed form stands for a plan: to simulate one of them takes many seconds.
-constexpr int64_t kMaxSimulated = 200'000;
-
-// Why a plan that keeps the rules cannot be used.
-std::optional<Diagnostic> refusal_of(const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                                     const scheduler::BuildOptions& options, ir::Assignment assignment,
-                                     int64_t drain_every) {
-  const auto stages = ir::build_stage_graph(priced, assignment);
-  if (!stages) return stages.problems().front();
-  const auto ordered = scheduler::order_batches(*stages, cluster, options, drain_every);
-  return ordered ? std::nullopt : std::optional(ordered.problems().front());
-}
-
-// Replicas divide micro-batches unless the policy lets them take whole ones in turn.
-ir::Assignment with_turns(ir::Assignment assignment, bool take_turns) {
-  for (ir::StageChoice& choice : assignment.choice)
-    if (take_turns && choice.devices.size() > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
-  return assignment;
-}
-
-// Whether the flags leave the cut to us, and the policy asks for a shape that the planners do not make.
-bool wants_shape(const PlanOptions& options, const scheduler::Policy& policy) {
-  return policy.shape != scheduler::StageShape::kAny && options.plan.empty() && options.replicas.empty() &&
-         (options.planner == "auto" || options.planner == "equal-split");
-}
-
-Result<partitioner::PlanAnswer> ask_planner(const PlanOptions& options, const scheduler::Policy* policy,
-                                            const partitioner::PlanRequest& request, const Stopwatch& watch) {
-  if (policy != nullptr && wants_shape(options, *policy))
-    return options.planner == "auto" ? partitioner::plan_for_shape(request, policy->shape, watch)
-                                     : partitioner::plan_in_shape(request, policy->shape);
-  if (policy != nullptr && policy->asynchronous && options.order.drain_every != 1)
-    return partitioner::plan_asynchronous(options.planner, request, watch);
-  return partitioner::plan(options.planner, request);
-}
-
-// What a policy with a stage graph of its own finds, the policy `auto` finds.
-void add_shapes(const PlanOptions& options, const partitioner::PlanRequest& request, const Stopwatch& watch,
-                partitioner::PlanAnswer& answer) {
-  for (const scheduler::Policy& policy : scheduler::all_policies()) {
-    if (policy.asynchronous || policy.forward_only || !wants_shape(options, policy) || interrupted()) continue;
-    partitioner::PlanRequest rest = partitioner::with_time_left(request, watch);
-    rest.known_step = answer.candidates.front().step_seconds;
-    Result<partitioner::PlanAnswer> shaped = partitioner::plan_in_shape(rest, policy.shape);
-    if (!shaped) continue;  // its number of stages is not the one asked for, or no plan of its shape is shorter
-    const auto is_first = [&](const auto& a, const auto& b) { return a.step_seconds < b.step_seconds; };
-    auto& best = *std::ranges::min_element(shaped->candidates, is_first);
-    if (best.step_seconds < answer.candidates.front().step_seconds)
-      answer.candidates.insert(answer.candidates.begin(), std::move(best));
-  }
-}
-
 /// Plans that are kept for where the best one turns out not to fit.
 constexpr size_t kOthers = 64;
-/// Actions that a search of orders simulates for each plan that planners compare, and the plans, best first, whose
-/// orders are searched to the end when they have been compared.
-constexpr int64_t kActionsOfCandidate = 90'000;
-constexpr size_t kSearchedPlans = 4;
 
-/// Puts the plan first that is the best of the first few with the orders that `request.evaluate` finds now.
-void search_orders(const partitioner::PlanRequest& request, const Stopwatch& watch, partitioner::PlanAnswer& answer) {
-  const size_t count = std::min(kSearchedPlans, answer.candidates.size());
-  for (size_t i = 0; i < count && count > 1; ++i) {
-    if (interrupted() || watch.seconds() > request.time_limit) break;
-    partitioner::PlanCandidate& candidate = answer.candidates[i];
-    candidate.step_seconds = std::min(candidate.step_seconds, request.evaluate(candidate.assignment));
+// What the policy that the flags name, or `auto`, asks of plans.
+partitioner::PolicyNeeds needs_of(const PlanOptions& options) {
+  partitioner::PolicyNeeds needs;
+  if (const scheduler::Policy* policy = scheduler::find_policy(options.policy)) {
+    needs.shape = policy->shape;
+    needs.takes_turns = policy->takes_turns;
+    needs.flows = policy->asynchronous && options.order.drain_every != 1;
   }
-  std::ranges::stable_sort(answer.candidates, {}, &partitioner::PlanCandidate::step_seconds);
+  if (options.policy == "auto")
+    for (const scheduler::Policy& policy : scheduler::all_policies())
+      if (!policy.asynchronous && !policy.forward_only &&
+          std::ranges::find(needs.shapes, policy.shape) == needs.shapes.end())
+        needs.shapes.push_back(policy.shape);
+  return needs;
 }
 
 }  // namespace
 
 scheduler::BuildOptions ordered_as(const OrderOptions& order) {
-  return {
-      .backward_order = order.backward == "lifo" ? scheduler::BackwardOrder::kLifo : scheduler::BackwardOrder::kFifo,
-      .group = order.group,
-      .vertical_sync = order.vertical_sync,
-      .update = Samples(order.update)};
+  return {.choices = {.backward_order =
+                          order.backward == "lifo" ? scheduler::BackwardOrder::kLifo : scheduler::BackwardOrder::kFifo,
+                      .group = order.group,
+                      .vertical_sync = order.vertical_sync,
+                      .update = Samples(order.update)}};
 }
 
 Status check_order(std::string_view policy, const OrderOptions& order) {
@@ -182,7 +128,6 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
                                  SearchLine* line) {
-  const Stopwatch watch;
   partitioner::PlanRequest request;
   request.graph = &priced;
   request.cluster = &cluster;
@@ -190,37 +135,28 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-  scheduler::BuildOptions building = build_options(options.policy, priced, options.order);
-  building.searched_actions = kActionsOfCandidate;
-  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
-  const bool take_turns = policy != nullptr && policy->takes_turns;
   // More batches make each step of all plans shorter by about as much, and take so much longer to order.
   const int64_t drain_every = std::min(options.order.drain_every, scheduler::kUsualDrainEvery);
-  request.evaluate = [&](const ir::Assignment& assignment) {
-    const double step =
-        step_of(priced, cluster, building, with_turns(assignment, take_turns), kMaxSimulated, drain_every);
-    if (line != nullptr) line->timed(step);
-    return step;
+  const scheduler::BuildOptions to_end = build_options(options.policy, priced, options.order);
+  scheduler::BuildOptions building = to_end;
+  building.searched_actions = scheduler::kSearchedActionsOfCandidate;
+  const auto timed_by = [&](const scheduler::BuildOptions& build) {
+    return [&, drain_every](const ir::Assignment& assignment) {
+      const double step =
+          scheduler::step_of_plan(priced, cluster, build, assignment, scheduler::kMaxSimulated, drain_every);
+      if (line != nullptr) line->timed(step);
+      return step;
+    };
   };
+  request.evaluate = timed_by(building);
   request.refusal = [&](const ir::Assignment& assignment) {
-    return refusal_of(priced, cluster, building, with_turns(assignment, take_turns), drain_every);
+    return scheduler::refusal_of_plan(priced, cluster, building, assignment, drain_every);
   };
-  Result<partitioner::PlanAnswer> asked = ask_planner(options, policy, request, watch);
-  if (!asked) return with_way_out(asked.problems(), options.planner);
-  partitioner::PlanAnswer answer = *std::move(asked);
-  if (options.planner == "auto" && options.policy == "auto") add_shapes(options, request, watch, answer);
-  if (options.policy == "auto") {
-    building.searched_actions = scheduler::kSearchedActions;
-    search_orders(request, watch, answer);
-    building.searched_actions = kActionsOfCandidate;
-  }
-  if (options.planner == "auto") {
-    partitioner::PlanRequest bounded = request;
-    bounded.flows = policy != nullptr && policy->asynchronous && options.order.drain_every != 1;
-    partitioner::set_own_terms(bounded, answer);
-  }
-  std::optional<ir::Assignment> several_stages;
-  if (options.planner == "auto") several_stages = partitioner::best_of_several_stages(request, watch, answer);
+  partitioner::PolicyNeeds needs = needs_of(options);
+  if (options.policy == "auto") needs.evaluate_to_end = timed_by(to_end);
+  Result<partitioner::PlansForPolicy> found = partitioner::plan_for_policy(options.planner, request, needs);
+  if (!found) return with_way_out(found.problems(), options.planner);
+  partitioner::PlanAnswer& answer = found->answer;
   partitioner::PlanCandidate& best = answer.candidates.front();
   const partitioner::OwnTerms busiest_device{.objective = best.objective,
                                              .bound = answer.bound,
@@ -228,13 +164,13 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                                              .unit = "s/sample"};
   std::vector<ir::Assignment> others;
   for (size_t i = 1; i <= std::min(kOthers, answer.candidates.size() - 1); ++i)
-    others.push_back(with_turns(answer.candidates[i].assignment, take_turns));
-  return Choice{.assignment = with_turns(std::move(best.assignment), take_turns),
+    others.push_back(std::move(answer.candidates[i].assignment));
+  return Choice{.assignment = std::move(best.assignment),
                 .others = std::move(others),
                 .terms = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete,
-                .several_stages = std::move(several_stages)};
+                .several_stages = std::move(found->several_stages)};
 }
 
 }  // namespace graphpipe::driver

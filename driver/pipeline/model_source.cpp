@@ -6,6 +6,7 @@
 #include "driver/launch/digest.h"
 #include "driver/pipeline/model_spec.h"
 #include "files/safetensors.h"
+#include "ops/op_def.h"
 #include "passes/pipeline.h"
 #include "wire/data_file.h"
 
@@ -55,16 +56,18 @@ Status check_usable_names(const ir::Graph& graph) {
 
 // Refuses a mode for operators that the model does not have.
 Status check_modes(const ModelOptions& options, const ir::Graph& graph) {
-  const auto has = [&](std::string_view op) {
+  const auto has = [&](auto is_one) {
     for (const ir::NodeId id : graph.node_ids())
-      if (graph.node(id).op == op) return true;
+      if (is_one(*ops::find_op(graph.node(id).op))) return true;
     return false;
   };
+  const auto drops = [](const ops::OpDef& op) { return op.is_random && op.in_evaluation != nullptr; };
+  const auto keeps_statistics = [](const ops::OpDef& op) { return op.updates_inputs != nullptr; };
   Diagnostics problems;
-  if (options.dropout == "on" && !has("Dropout"))
+  if (options.dropout == "on" && !has(drops))
     problems.push_back(usage("--dropout", "no Dropout of the model could drop anything",
                              "leave it out, or export the model in training mode"));
-  if (!options.batchnorm.empty() && !has("BatchNormalization"))
+  if (!options.batchnorm.empty() && !has(keeps_statistics))
     problems.push_back(usage("--batchnorm", "the model has no BatchNormalization", "leave it out"));
   if (!problems.empty()) return problems;
   return Ok{};

@@ -124,13 +124,14 @@ Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::
 void note_idle_devices(Pipeline& pipeline) {
   const size_t all = pipeline.plan.cluster.devices.size();
   const auto& choice = pipeline.plan.assignment.choice;
-  if (pipeline.plan.planner != "data-parallel" || choice.size() != 1) return;
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(pipeline.plan.planner);
+  if (planner == nullptr || !planner->traits.is_one_stage || choice.size() != 1) return;
   const size_t used = choice[ir::StageId(0u)].devices.size();
   if (used == all) return;
   pipeline.model.notes.push_back(
       {.code = Code::kNoFeasiblePlan,
        .severity = Severity::kWarning,
-       .origin = ModelText("--planner data-parallel"),
+       .origin = ModelText("--planner " + pipeline.plan.planner),
        .message = text("it uses ", used, " of ", all, " devices: ", pipeline.plan.batch,
                        " samples in micro-batches of ", choice[ir::StageId(0u)].micro_batch, " feed no more"),
        .hint = "use another micro-batch, a larger batch, or fewer devices"});

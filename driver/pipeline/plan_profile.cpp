@@ -15,27 +15,16 @@
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/machine.h"
-#include "driver/pipeline/yardstick.h"
 #include "driver/report/plan_report.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
 #include "partitioner/profile.h"
 #include "scheduler/policies/policies.h"
+#include "scheduler/step_of_plan.h"
 #include "support/units.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
-namespace {
-
-/// Steps with more passes than this are not simulated: a closed form stands for them. The second limit holds while
-/// plans are searched.
-constexpr int64_t kMaxSimulatedOfProfile = 20'000, kMaxSimulatedInSearch = 2'000;
-/// The time limits of one planner and of `auto` without --time-limit: nobody wants to wait longer for a graph of a
-/// thousand layers. For a few hundred layers all planners together take less on a machine that does nothing else.
-constexpr double kUsualSeconds = 40, kSecondsForAll = 60;
-
-}  // namespace
-
 Result<ProfileProblem::Priced> ProfileProblem::priced(const ir::Assignment& assignment) const {
   GP_TRY(ir::Assignment plan, fold(folded_, assignment));
   const double bandwidth = cluster_.levels.front().bandwidth.count;
@@ -45,8 +34,8 @@ Result<ProfileProblem::Priced> ProfileProblem::priced(const ir::Assignment& assi
 double ProfileProblem::step_in_search(const ir::Assignment& assignment) const {
   const auto plan = fold(folded_, assignment);
   if (!plan) return kInfinity;
-  return step_of(folded_.graph, cluster_, build_options(options_.plan.policy, folded_.graph), *plan,
-                 kMaxSimulatedInSearch, 1);
+  return scheduler::step_of_plan(folded_.graph, cluster_, build_options(options_.plan.policy, folded_.graph), *plan,
+                                 scheduler::kMaxSimulatedInProfile, 1);
 }
 
 ir::Cluster ProfileProblem::cluster_for(const Priced& plan, bool* may_run) const {
@@ -65,10 +54,11 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
   if (!folded) return {};
   bool may_run = false;
   const ir::Cluster cluster = cluster_for(*folded, &may_run);
-  // Many short stages that share devices take long to simulate.
-  const int64_t max_simulated = ir::shares_devices(folded->assignment) ? kMaxSimulatedInSearch : kMaxSimulatedOfProfile;
-  return {.step_seconds = step_of(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
-                                  folded->assignment, max_simulated, 1),
+  const int64_t max_simulated =
+      ir::shares_devices(folded->assignment) ? scheduler::kMaxSimulatedInProfile : scheduler::kMaxSimulatedOfProfile;
+  return {.step_seconds =
+              scheduler::step_of_plan(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
+                                      folded->assignment, max_simulated, 1),
           .fits = may_run || (plan.own && plan.own->fits)};
 }
 
@@ -106,8 +96,8 @@ std::string ProfileProblem::limit_of(const partitioner::PlanCandidate& plan) con
 
 Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner) const {
   partitioner::PlanRequest request = request_;
-  const double usual = planner == "auto" ? kSecondsForAll : kUsualSeconds;
-  request.time_limit = options_.plan.time_limit > 0 ? options_.plan.time_limit : usual;
+  request.time_limit =
+      options_.plan.time_limit > 0 ? options_.plan.time_limit : partitioner::usual_seconds_of_profile(planner);
   if (options_.plan.plan.empty()) return partitioner::plan(planner, request);
   const partitioner::PlannerEntry* entry = partitioner::find_planner(planner);
   if (entry != nullptr && entry->search != nullptr)

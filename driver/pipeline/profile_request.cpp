@@ -14,7 +14,6 @@ namespace graphpipe::driver {
 namespace {
 
 constexpr int kMaxDevices = 1 << 16;
-constexpr int64_t kUnitsPerStep = 16;
 constexpr int64_t kMaxSamples = int64_t{1} << 40;
 
 Result<std::vector<int>> parse_machines(const std::string& text) {
@@ -176,13 +175,6 @@ Status ProfileProblem::take_machine() {
   return Ok{};
 }
 
-/// The largest that divides the batch, of at most 64.
-int64_t usual_micro_batch(int64_t batch) {
-  int64_t size = std::min<int64_t>(64, batch);
-  while (batch % size != 0) --size;
-  return size;
-}
-
 // Samples of a step and of a micro-batch, and micro-batches of a step: any two flags give the third.
 Status ProfileProblem::take_units() {
   partitioner::OriginalOptions& original = request_.original;
@@ -199,13 +191,14 @@ Status ProfileProblem::take_units() {
     return usage("--batch " + std::to_string(original.batch),
                  text("the profile is of ", unit, " samples, which are not divided"),
                  text("give a multiple of ", unit, ", or say of how many samples the profile is with --profile-batch"));
-  original.micro_batch = has_batch && given == 0 ? unit : usual_micro_batch(original.batch);
+  original.micro_batch = has_batch && given == 0 ? unit : partitioner::usual_micro_batch(original.batch);
   if (has_batch && given > 0 && !has_size) original.micro_batch = std::max<int64_t>(1, original.batch / given);
   if (has_size && (!read_number(options_.plan.micro_batch, original.micro_batch) || original.micro_batch < 1 ||
                    original.micro_batch > kMaxSamples))
     return usage("--micro-batch " + options_.plan.micro_batch, text("expected a number from 1 to ", kMaxSamples),
                  "for example --micro-batch 64");
-  int64_t micro_batches = std::max<int64_t>(1, profile_.defaults.micro_batches.value_or(kUnitsPerStep));
+  int64_t micro_batches =
+      std::max<int64_t>(1, profile_.defaults.micro_batches.value_or(partitioner::kUsualMicroBatches));
   if (given > 0) micro_batches = given;
   else if (has_batch) micro_batches = std::max<int64_t>(1, original.batch / original.micro_batch);
   if (!has_batch && given > 0 && original.micro_batch <= kMaxSamples / given)
@@ -237,7 +230,8 @@ Status ProfileProblem::take_request() {
     return usage("--compat " + foreign.compat, text("the planner ", options_.plan.planner, " reproduces no original"),
                  "leave it out");
   }
-  if (foreign.non_contiguous && options_.plan.planner != "max-throughput" && options_.plan.planner != "auto")
+  const partitioner::PlannerTraits traits = planner != nullptr ? planner->traits : partitioner::PlannerTraits{};
+  if (foreign.non_contiguous && !traits.plans_file_nodes && !traits.asks_others)
     return usage("--non-contiguous", text("the planner ", options_.plan.planner, " knows nothing of it"),
                  "leave it out, or use the planner max-throughput");
   original.non_contiguous = foreign.non_contiguous;
@@ -253,7 +247,7 @@ Status ProfileProblem::take_request() {
   request_.profile = &profile_;
   // One sample of the plan graph is one unit of the profiled work; only DAPPLE divides it.
   PlanOptions flags = options_.plan;
-  if (flags.planner == "dapple") flags.micro_batch = "auto";
+  if (traits.divides_unit) flags.micro_batch = "auto";
   if (flags.micro_batch != "auto") {
     if (original.micro_batch % original.profile_batch != 0)
       return usage("--micro-batch " + flags.micro_batch,

@@ -61,13 +61,13 @@ Result<std::vector<std::string>> planners_of(const Options& options) {
   std::vector<std::string> known, usual;
   for (const partitioner::PlannerEntry& row : partitioner::planners()) {
     known.emplace_back(row.name);
-    if (row.name != "manual" && row.name != "exhaustive") usual.emplace_back(row.name);
+    if (!row.traits.is_given && !row.traits.is_exhaustive) usual.emplace_back(row.name);
   }
   if (options.planners.empty()) return usual;
   for (const std::string_view name : split(options.planners, ","))
-    if (name == "manual")
+    if (const partitioner::PlannerEntry* row = partitioner::find_planner(name); row != nullptr && row->traits.is_given)
       return usage("--planners " + options.planners,
-                   "the stages of 'manual' are those of a plan file, which compare reads none of",
+                   text("the stages of '", row->name, "' are those of a plan file, which compare reads none of"),
                    "leave it out; `graphpipe report A.json B.json` shows plans beside each other");
   return names_of("--planners", options.planners, known);
 }

@@ -91,7 +91,7 @@ class AutoPlanner {
     const bool may_be_one_stage = request_.replication && request_.replicas.empty() && !request_.stages;
     std::vector<const PlannerEntry*> rows;
     for (const PlannerEntry& row : planners())
-      if (row.asked == when && (may_be_one_stage || row.name != "data-parallel")) rows.push_back(&row);
+      if (row.asked == when && (may_be_one_stage || !row.traits.is_one_stage)) rows.push_back(&row);
     return rows;
   }
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "partitioner/cost_models/independent_score.h"
+#include "support/digraph.h"
 
 namespace graphpipe::partitioner {
 
@@ -95,7 +96,7 @@ class DappleScore {
     double bytes = 0;
     for (const uint32_t row : members_[s]) bytes += prices_.weight_bytes[row];
     if (request_.has("D4") && s + 1 < members_.size())
-      for (const uint32_t row : topological_rows(prices_))
+      for (const uint32_t row : topological_order(prices_.size(), prices_.edges))
         if (members_[s + 1].contains(row)) {
           bytes += prices_.weight_bytes[row];
           break;

@@ -27,7 +27,7 @@ Status refuse_forced(const PlannerEntry& planner, const PlanRequest& request) {
   if (request.stages) return refuse("--stages", "decides the number of stages itself");
   if (!request.replicas.empty()) return refuse("--replicas", "decides the replicas itself");
   if (request.shard_optimizer_state) return refuse("--shard-optimizer", "keeps the optimizer state whole");
-  if (request.micro_batch && *request.micro_batch != Samples(1) && planner.name != "dapple")
+  if (request.micro_batch && *request.micro_batch != Samples(1) && !planner.traits.divides_unit)
     return refuse("--micro-batch", text("takes micro-batches as they were profiled, here of ",
                                         request.original.profile_batch, " samples"));
   return Ok{};
@@ -39,7 +39,7 @@ class UnitPlanner {
  public:
   UnitPlanner(const PlannerEntry& planner, const PlanRequest& request)
       : planner_(planner), request_(request), profile_(*request.profile), machine_(machine_of(request)) {
-    const bool is_joined = planner.name != "max-throughput" && profile_.format == ir::ProfileFormat::kDnnPartitioning;
+    const bool is_joined = !planner.traits.plans_file_nodes && profile_.format == ir::ProfileFormat::kDnnPartitioning;
     if (is_joined) {
       folded_ = cost::fold_backward(profile_.graph);
       unit_ = unit_of(folded_->graph, Samples(1), machine_.levels.front().bandwidth);

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <queue>
 #include <set>
 
 #include "support/digraph.h"
+#include "support/sort_unique.h"
+#include "support/union_find.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -30,11 +31,6 @@ NodeSets in_topological_order(const ir::PlanGraph& graph, NodeSets sets) {
   for (const uint32_t set : topological_order(sets.size(), edges, lowest)) ordered.push_back(std::move(sets[set]));
   GP_CHECK(ordered.size() == sets.size());  // a cycle between the sets
   return ordered;
-}
-
-void sort_unique(std::vector<PlanNodeId>& nodes) {
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
 }
 
 ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeId>& members) {
@@ -63,8 +59,7 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
     joined.scope = std::max(joined.scope, node.scope);
     joined.fewest_samples = std::max(joined.fewest_samples, node.fewest_samples);
   }
-  std::sort(joined.weights.begin(), joined.weights.end());
-  joined.weights.erase(std::unique(joined.weights.begin(), joined.weights.end()), joined.weights.end());
+  sort_unique(joined.weights);
   return joined;
 }
 
@@ -72,8 +67,7 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
 class Merger {
  public:
   Merger(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits)
-      : items_(items), root_(items.nodes.size()), weight_(items.nodes.size(), 0), scope_(items.nodes.size()) {
-    std::iota(root_.begin(), root_.end(), size_t{0});
+      : items_(items), sets_(items.nodes.size()), weight_(items.nodes.size(), 0), scope_(items.nodes.size()) {
     double seconds = 0, bytes = 0;
     for (double weight : items.weight) seconds += weight;
     for (const ir::WeightGroup& group : graph.weight_groups) bytes += static_cast<double>(group.bytes.count);
@@ -87,7 +81,7 @@ class Merger {
       // Work and weight bytes count half each, as shares of the total.
       weight_[item] = items.weight[item] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
     }
-    most_ = 1 / limits.parts;
+    max_weight_ = 1 / limits.parts;
     set_boundaries(limits);
   }
 
@@ -95,13 +89,13 @@ class Merger {
     while (pass() || join_twins()) {
     }
     NodeSets sets;
-    std::vector<size_t> place(root_.size(), 0);
-    for (size_t item = 0; item < root_.size(); ++item)
+    std::vector<size_t> place(sets_.size(), 0);
+    for (size_t item = 0; item < sets_.size(); ++item)
       if (find(item) == item) {
         place[item] = sets.size();
         sets.emplace_back();
       }
-    for (size_t item = 0; item < root_.size(); ++item) {
+    for (size_t item = 0; item < sets_.size(); ++item) {
       std::vector<PlanNodeId>& set = sets[place[find(item)]];
       set.insert(set.end(), items_.nodes[item].begin(), items_.nodes[item].end());
     }
@@ -110,25 +104,26 @@ class Merger {
   }
 
  private:
-  size_t find(size_t item) {
-    while (root_[item] != item) item = root_[item] = root_[root_[item]];
-    return item;
+  size_t find(size_t item) { return sets_.find(item); }
+  void join(size_t into, size_t other) {
+    weight_[into] += weight_[other];
+    sets_.join_into(into, other);
   }
 
   void set_boundaries(const CoarsenLimits& limits) {
-    stage_.assign(root_.size(), 0);
-    alone_.assign(root_.size(), false);
+    stage_.assign(sets_.size(), 0);
+    alone_.assign(sets_.size(), false);
     if (limits.stage_of == nullptr) return;
-    for (size_t item = 0; item < root_.size(); ++item)
+    for (size_t item = 0; item < sets_.size(); ++item)
       stage_[item] = (*limits.stage_of)[items_.nodes[item].front()].index();
-    for (size_t item = 0; item < root_.size(); ++item)
+    for (size_t item = 0; item < sets_.size(); ++item)
       for (size_t next : items_.graph[item])
         if (stage_[item] != stage_[next]) alone_[item] = alone_[next] = true;
   }
 
   bool may_join(size_t a, size_t b) const {
     return !alone_[a] && !alone_[b] && stage_[a] == stage_[b] && scope_[a] == scope_[b] &&
-           weight_[a] + weight_[b] <= most_;
+           weight_[a] + weight_[b] <= max_weight_;
   }
 
   struct Neighbours {
@@ -136,8 +131,8 @@ class Merger {
   };
   /// The successors and predecessors of each set.
   Neighbours neighbours() {
-    Neighbours found{std::vector<std::set<size_t>>(root_.size()), std::vector<std::set<size_t>>(root_.size())};
-    for (size_t item = 0; item < root_.size(); ++item)
+    Neighbours found{std::vector<std::set<size_t>>(sets_.size()), std::vector<std::set<size_t>>(sets_.size())};
+    for (size_t item = 0; item < sets_.size(); ++item)
       for (size_t below : items_.graph[item])
         if (find(item) != find(below)) {
           found.next[find(item)].insert(find(below));
@@ -151,27 +146,24 @@ class Merger {
   /// {a, b} and {c, d}, the second joins these two.
   bool pass() {
     const auto [next, before] = neighbours();
-    std::vector<bool> used(root_.size(), false), sink(root_.size(), false);
+    std::vector<bool> used(sets_.size(), false), sink(sets_.size(), false);
     bool any = false;
-    const auto join = [&](size_t into, size_t other) {
-      weight_[into] += weight_[other];
-      root_[other] = into;
-      any = true;
-    };
-    for (size_t set = 0; set < root_.size(); ++set) {
-      if (root_[set] != set || used[set]) continue;
+    for (size_t set = 0; set < sets_.size(); ++set) {
+      if (find(set) != set || used[set]) continue;
       if (next[set].size() == 1 && !sink[set]) {
         const size_t reader = *next[set].begin();
         if (!used[reader] && may_join(reader, set)) {
           join(reader, set);
+          any = true;
           used[set] = sink[reader] = true;
           continue;
         }
       }
       if (before[set].size() == 1 && !sink[set]) {
         const size_t producer = *before[set].begin();
-        if (root_[producer] != producer || used[producer] || sink[producer] || !may_join(producer, set)) continue;
+        if (find(producer) != producer || used[producer] || sink[producer] || !may_join(producer, set)) continue;
         join(producer, set);
+        any = true;
         used[set] = used[producer] = true;
       }
     }
@@ -183,8 +175,8 @@ class Merger {
   bool join_twins() {
     const auto [next, before] = neighbours();
     std::map<std::pair<std::set<size_t>, std::set<size_t>>, std::vector<size_t>> twins;
-    for (size_t set = 0; set < root_.size(); ++set)
-      if (root_[set] == set) twins[{before[set], next[set]}].push_back(set);
+    for (size_t set = 0; set < sets_.size(); ++set)
+      if (find(set) == set) twins[{before[set], next[set]}].push_back(set);
     bool any = false;
     for (const auto& [neighbours, sets] : twins) {
       if (sets.size() <= kManyTwins) continue;
@@ -194,8 +186,7 @@ class Merger {
           into = sets[i];
           continue;
         }
-        weight_[into] += weight_[sets[i]];
-        root_[sets[i]] = into;
+        join(into, sets[i]);
         any = true;
       }
     }
@@ -204,12 +195,12 @@ class Merger {
 
   static constexpr size_t kManyTwins = 8;
   const Items& items_;
-  std::vector<size_t> root_;
+  UnionFind<size_t> sets_;
   std::vector<double> weight_;
   std::vector<ir::SampleScope> scope_;
   std::vector<bool> alone_;
   std::vector<size_t> stage_;
-  double most_ = 1;
+  double max_weight_ = 1;
 };
 
 }  // namespace

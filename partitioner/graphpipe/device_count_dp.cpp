@@ -304,19 +304,26 @@ void DeviceCountDp::solve_block(int chain, int end, int i, Chain& states) {
                                              : all_but(whole, count, full, part.first, part.last));
       continue;
     }
-    const size_t branch = static_cast<size_t>(part.first);
-    const int size = static_cast<int>(chain_at(branches[branch]).elements.size());
-    Cell best = stacked(piece_of_branch(branches[branch], part.cut, size), without[branch]);
-    // Or the stage below has the end of the same branch.
-    for (const Lower& lower : cut_below) {
-      if (lower.part.first != part.first || lower.part.cut < part.cut) continue;
-      const Cell others = beside(whole.at[0][branch], whole.at[branch + 1][static_cast<size_t>(count)]);
-      const Cell between = piece_of_branch(branches[branch], part.cut, lower.part.cut);
-      const Cell cell = sum(sum(between, others, false), lower.cell, true);
-      if (feasible(cell) && better(cell, best)) best = stacked(beside(between, others), lower.cell);
-    }
-    keep(part, best);
+    keep(part, head_within(chain, i, part, cut_below, without[static_cast<size_t>(part.first)]));
   }
+}
+
+DeviceCountDp::Cell DeviceCountDp::head_within(int chain, int i, const Part& part, const std::vector<Lower>& cut_below,
+                                               const Cell& without_branch) {
+  const auto& branches = element(chain, i).branches;
+  const Cover& whole = cover(chain, i);
+  const size_t branch = static_cast<size_t>(part.first);
+  const int size = static_cast<int>(chain_at(branches[branch]).elements.size());
+  Cell best = stacked(piece_of_branch(branches[branch], part.cut, size), without_branch);
+  // Or the stage below has the end of the same branch.
+  for (const Lower& lower : cut_below) {
+    if (lower.part.first != part.first || lower.part.cut < part.cut) continue;
+    const Cell others = beside(whole.at[0][branch], whole.at[branch + 1][branches.size()]);
+    const Cell between = piece_of_branch(branches[branch], part.cut, lower.part.cut);
+    const Cell cell = sum(sum(between, others, false), lower.cell, true);
+    if (feasible(cell) && better(cell, best)) best = stacked(beside(between, others), lower.cell);
+  }
+  return best;
 }
 
 // --- Probes ---

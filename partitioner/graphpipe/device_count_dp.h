@@ -115,6 +115,9 @@ class DeviceCountDp {
   Cell piece_of_branch(int branch, int from, int to);
   std::vector<Part> parts_of(int chain, int element) const;
   std::vector<Lower> lowers(int chain, int end, int i, const Chain& states, const std::vector<Part>& parts);
+  /// Stages of the block whose topmost one ends within a branch, at part.cut; `cut_below` may have the rest of the same
+  /// branch.
+  Cell head_within(int chain, int i, const Part& part, const std::vector<Lower>& cut_below, const Cell& without_branch);
   Cell all_but(const Cover& cover, int branches, const std::vector<Lower>& lowers, int first, int last);
   const SearchChain& chain_at(int chain) const { return space_.chains[static_cast<size_t>(chain)]; }
   const SearchElement& element(int chain, int index) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "support/deadline.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,8 +15,7 @@ namespace graphpipe::partitioner {
 /// the best one so far.
 template <typename Answer, typename Probe>
 Answer first_that_works(std::vector<double> times, Answer best, Deadline& deadline, Probe probe) {
-  std::sort(times.begin(), times.end());
-  times.erase(std::unique(times.begin(), times.end()), times.end());
+  sort_unique(times);
   // The first `failed` times are too small; best.t, at found_at or above all, works.
   auto failed = times.begin(), found_at = times.end();
   while (failed < found_at && !deadline.passed()) {

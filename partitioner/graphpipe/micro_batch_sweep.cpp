@@ -83,12 +83,12 @@ class Task {
     memories_ = {*memories.begin()};
     if (memories.size() > 1) memories_.push_back(*memories.rbegin());
     bound_ = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
-    most_ = max_time_per_sample(*request.graph, *request.cluster);
+    max_t_ = max_time_per_sample(*request.graph, *request.cluster);
     if (options.counts_updates)
-      most_ +=
+      max_t_ +=
           cost::update_of_all(*request.graph, *request.cluster).count / static_cast<double>(request.graph->batch.count);
     if (!devices_differ(*request.graph, *request.cluster))
-      most_ = std::min(most_, kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
+      max_t_ = std::min(max_t_, kAboveKnown * request.known_step / static_cast<double>(request.graph->batch.count));
   }
 
   Candidates run(const RoundSizes& sizes) {
@@ -113,7 +113,7 @@ class Task {
  private:
   void search_devices(StageEvaluator& evaluator, Samples size) {
     DeviceCountDp search(space_, evaluator, size, limits_, deadline_);
-    const auto best = search.smallest(bound_, most_);
+    const auto best = search.smallest(bound_, max_t_);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
     const MemoryFit fit = found_.add(best->stages);
     for (double slack : options_.slacks)
@@ -127,11 +127,11 @@ class Task {
     PipelineDp search(space_, evaluators, request_.graph->batch, deadline_);
     SearchLimits limits = limits_;
     limits.blind = blind_first;
-    auto best = search.smallest(guess, most_, limits);
+    auto best = search.smallest(guess, max_t_, limits);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
     if (found_.add(best->stages) != MemoryFit::kFree && blind_first) {
       limits.blind = false;
-      best = search.smallest(best->t, most_, limits);
+      best = search.smallest(best->t, max_t_, limits);
       if (!best) return found_.note_shortfall(search.smallest_shortfall());
       found_.add(best->stages);
     }
@@ -147,7 +147,7 @@ class Task {
   Candidates found_;
   SearchLimits limits_;
   std::vector<double> memories_;
-  double bound_ = 0, most_ = 0;
+  double bound_ = 0, max_t_ = 0;
 };
 
 /// The rounds of a search: from a size in the middle outward, two at a time.

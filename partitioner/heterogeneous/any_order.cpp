@@ -69,8 +69,7 @@ std::vector<Order> orders_of(const PlanRequest& request) {
 }  // namespace
 
 Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanRequest& request) {
-  const bool is_exhaustive = planner.name == "exhaustive";  // of all placements
-  if (request.manual != nullptr || is_exhaustive || request.cluster->levels.size() > 1 ||
+  if (request.manual != nullptr || planner.traits.is_exhaustive || request.cluster->levels.size() > 1 ||
       !devices_differ(*request.graph, *request.cluster))
     return ask(planner, request);
   const Stopwatch watch;
@@ -86,7 +85,7 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
     else if (best && answer.problems().front().code == Code::kInterrupted) best->complete = false;
   };
   for (size_t i = 1; i < orders.size(); ++i) {
-    if (planner.name != "auto") {
+    if (!planner.traits.asks_others) {
       take(orders[i], planner);
       continue;
     }

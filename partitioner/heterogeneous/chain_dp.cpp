@@ -204,10 +204,10 @@ class ChainDp {
         if (holds(mixes_[used], mixes_[mix]))
           for (size_t last = 1; last <= length; ++last)
             for (size_t first = 0; first < last; ++first) offer(first, last, used, mix, limit);
-    least_ = 0;
+    used_ = 0;
     for (size_t used = 1; used < mixes_.size(); ++used)
-      if (least_ == 0 || cell(length, used).value < cell(length, least_).value) least_ = used;
-    return cell(length, least_).value;
+      if (used_ == 0 || cell(length, used).value < cell(length, used_).value) used_ = used;
+    return cell(length, used_).value;
   }
 
   void offer(size_t first, size_t last, size_t used, size_t mix, double limit) {
@@ -223,7 +223,7 @@ class ChainDp {
   /// The stages that the last pass found; `devices` gets their devices in the same order.
   std::vector<FoundStage> collect(std::vector<DeviceId>& devices) {
     std::vector<std::pair<Cell, size_t>> pipeline;
-    for (size_t element = line_.elements.size(), used = least_; element > 0;) {
+    for (size_t element = line_.elements.size(), used = used_; element > 0;) {
       const Cell at = cell(element, used);
       pipeline.push_back({at, element});
       element = at.element;
@@ -250,7 +250,7 @@ class ChainDp {
   const std::vector<DeviceClass>& classes_;
   const size_t bunch_;
   const std::vector<DeviceMix> mixes_;
-  size_t least_ = 0;
+  size_t used_ = 0;
   std::vector<Cell> cells_;
 };
 

@@ -27,7 +27,7 @@ void FewestDevices::append(size_t set, int used) {
 }
 
 void FewestDevices::start(double most) {
-  most_ = most;
+  max_seconds_ = most;
   inverse_ = 1 / (most * (1 + kFewestRounding));
   ended_ = false;
   steps_.assign(sets_.size(), {});
@@ -46,7 +46,7 @@ void FewestDevices::try_bucket(size_t to, int used) {
   // The most devices, and with them the most work, that the stage may take to improve on the best step.
   const int allowed = limits_.replication ? limits_.devices : 1;
   int largest = std::min(best.used - 1 - used, allowed);
-  double earliest = seconds - largest * most_ * (1 + kFewestRounding);
+  double earliest = seconds - largest * max_seconds_ * (1 + kFewestRounding);
   size_t i = bucket.seconds.size();
   for (; i > 0 && bucket.seconds[i - 1] >= earliest && largest > 0; --i) {
     const size_t from = bucket.set[i - 1];
@@ -54,10 +54,10 @@ void FewestDevices::try_bucket(size_t to, int used) {
     if (traffic > largest || !is_subset(bucket.words.data() + (i - 1) * width, words, width)) continue;
     ++pairs_;
     for (int d = std::max(needed(seconds - bucket.seconds[i - 1]), traffic); d <= largest; ++d) {
-      if (stage_seconds(sets_, limits_, from, to, d) > most_) continue;
+      if (stage_seconds(sets_, limits_, from, to, d) > max_seconds_) continue;
       best = {.from = static_cast<uint32_t>(from), .replicas = d, .used = used + d};
       largest = std::min(d - 1, allowed);
-      earliest = seconds - largest * most_ * (1 + kFewestRounding);
+      earliest = seconds - largest * max_seconds_ * (1 + kFewestRounding);
       break;
     }
   }

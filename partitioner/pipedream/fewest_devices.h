@@ -48,7 +48,7 @@ class FewestDevices {
   const PricedDownsets& sets_;
   const PipelineLimits& limits_;
   Deadline& deadline_;
-  double most_ = 0, inverse_ = 0;
+  double max_seconds_ = 0, inverse_ = 0;
   std::vector<int> traffic_replicas_;
   std::vector<Step> steps_;
   std::vector<Bucket> buckets_;

@@ -141,7 +141,7 @@ int compare_sorted(std::vector<double> a, std::vector<double> b) {
 class PlacementAnnealing {
  public:
   PlacementAnnealing(const MaxLoadGraph& graph, const MaxLoadOptions& options, double least)
-      : graph_(graph), options_(options), least_(least) {
+      : graph_(graph), options_(options), bound_(least) {
     double total = 0;
     for (const MaxLoadGraph::Node& node : graph.nodes) total += node.on_accelerator ? node.accelerator : node.cpu;
     if (total > 0) unit_ = total / (options.accelerators + options.cpus);
@@ -161,7 +161,7 @@ class PlacementAnnealing {
   }
 
  private:
-  bool is_over() { return stopped_ || result_.objective <= least_ * (1 + kSameLoad); }
+  bool is_over() { return stopped_ || result_.objective <= bound_ * (1 + kSameLoad); }
 
   void note(Placement placement) {
     if (placement.overflow() > 0) return;
@@ -259,7 +259,7 @@ class PlacementAnnealing {
 
   const MaxLoadGraph& graph_;
   const MaxLoadOptions& options_;
-  const double least_;
+  const double bound_;
   double unit_ = 1;
   bool stopped_ = false;
   PlacementResult result_;

@@ -72,6 +72,8 @@ class Rank {
   void take_kernels(const std::string& folder);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
   void train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data);
+  void run_to_end(const LoopSetup& loop, StepExecutors& executor);
+  void note_bad_numbers();
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
   void take_name_of_feed(Data& data);
@@ -148,11 +150,15 @@ bool Rank::run() {
   executor.gather().broadcast({});  // no rank exits successfully before rank 0 has everything
   leave("");
   if (program_.device == 0) print_result(options_, result_);
-  // Rank 0 has the losses.
+  note_bad_numbers();
+  return result_.complete;
+}
+
+// Rank 0 has the losses.
+void Rank::note_bad_numbers() {
   if (const auto problem = evaluation_problem(result_)) found_at_end_.push_back(*problem);
   if (const auto problem = overflow_problem(result_); problem && !options_.watch.skips())
     found_at_end_.push_back(*problem);
-  return result_.complete;
 }
 
 std::unique_ptr<Transport> Rank::open_transport(const Rendezvous& rendezvous,
@@ -285,6 +291,15 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);
+  run_to_end(loop, executor);
+  gather_staleness(executor.gather(), served.get());
+  gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()), executor.graph_use());
+  result_.plan = plan_.plan_digest;
+  result_.transport = channels_->transport_name();
+  result_.devices = plan_.device_count;
+}
+
+void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor) {
   result_.first_step = checkpoints_->first_step() + 1;
   try {
     const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
@@ -295,11 +310,6 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
     throw;
   }
   executor.finish();
-  gather_staleness(executor.gather(), served.get());
-  gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()), executor.graph_use());
-  result_.plan = plan_.plan_digest;
-  result_.transport = channels_->transport_name();
-  result_.devices = plan_.device_count;
 }
 
 void Rank::gather_memory(Gather& gather, int64_t peak, const wire::GraphUse& graphs) {

@@ -41,11 +41,11 @@ int64_t actions_of(const Schedule& schedule) {
 std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluster& cluster, const BuildOptions& options,
                                        const Schedule& schedule) {
   const Samples update(updates_of(schedule).samples);
-  for (const Samples samples : {options.update, update})
-    for (const bool vertical_sync : {options.vertical_sync, !options.vertical_sync}) {
+  for (const Samples samples : {options.choices.update, update})
+    for (const bool vertical_sync : {options.choices.vertical_sync, !options.choices.vertical_sync}) {
       BuildOptions tried = options;
-      tried.update = samples;
-      tried.vertical_sync = vertical_sync;
+      tried.choices.update = samples;
+      tried.choices.vertical_sync = vertical_sync;
       const auto built = build_schedule(graph, cluster, tried);
       if (built && built->schedule == schedule) return tried;
     }
@@ -78,7 +78,7 @@ std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Clust
   if (!some || !more) return std::nullopt;
   const double step = *more - *some;
   // In a stream of batches an update may have samples of two, which one batch has no room for.
-  const int64_t samples = graph.batches > 1 ? all.samples : std::max(all.samples, own->update.count);
+  const int64_t samples = graph.batches > 1 ? all.samples : std::max(all.samples, own->choices.update.count);
   const auto batch = static_cast<double>(graph.batch.count) / static_cast<double>(graph.batches);
   return SteadyState{.step_seconds = step, .update_seconds = step * static_cast<double>(samples) / batch};
 }

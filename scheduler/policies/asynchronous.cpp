@@ -100,7 +100,8 @@ IdMap<StageId, Samples> numbers_of(const PolicyRequest& request) {
 Result<Schedule> without_flush(const PolicyRequest& request, const char* policy) {
   GP_TRY_VOID(expect_one_micro_batch(request.graph, policy, OtherSizes::kTaken));
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, numbers_of(request), policy));
-  if (!request.vertical_sync) return add_updates_that_run(request.graph, compute, stashing(request.graph, compute));
+  if (!request.choices.vertical_sync)
+    return add_updates_that_run(request.graph, compute, stashing(request.graph, compute));
   GP_TRY(const int64_t common, common_update_round(request.graph, policy));
   return add_updates_that_run(request.graph, compute, equal_age(request.graph, compute, common));
 }
@@ -148,15 +149,16 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
   GP_TRY(const int64_t common, common_update_round(request.graph, "2bw"));
   int64_t most = 0;
   for (const Samples number : in_flight) most = std::max(most, number.count);
-  const int64_t update = request.update.count > 0 ? request.update.count : shortest_update(request.graph, most, common);
+  const int64_t update =
+      request.choices.update.count > 0 ? request.choices.update.count : shortest_update(request.graph, most, common);
   if (update % common != 0 || update < most)
     return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
                    text("use a multiple of ", common, " samples that is at least ", most));
   const int64_t batch = request.graph.batch.count / request.graph.batches;
-  if (request.update.count > batch)
+  if (request.choices.update.count > batch)
     return refused("2bw", text("updates of ", update, " samples are longer than the batch of ", batch),
                    text("take updates of at most ", batch, " samples, or a larger --batch"));
-  const bool given = request.update.count > 0, cycles = may_deadlock(request.graph, compute);
+  const bool given = request.choices.update.count > 0, cycles = may_deadlock(request.graph, compute);
   const int64_t whole = round_up(request.graph.batch.count, common);
   for (int64_t length = update;; length = std::min(shortest_update(request.graph, 2 * length, common), whole)) {
     const IdMap<StageId, UpdateRule> rules(request.graph.stages.size(), UpdateRule{length, length});

@@ -7,6 +7,7 @@
 
 #include "scheduler/lowering/items.h"
 #include "scheduler/simulate/durations.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -68,8 +69,7 @@ class Merger {
         waking_.insert(waking_.end(), holders_[stage].begin(), holders_[stage].end());
       }
       // In the order of devices, as if all of them were asked.
-      std::sort(waking_.begin(), waking_.end());
-      waking_.erase(std::unique(waking_.begin(), waking_.end()), waking_.end());
+      sort_unique(waking_);
       for (const size_t device : waking_)
         if (!devices_[device].busy) start_next(device);
       waking_.clear();

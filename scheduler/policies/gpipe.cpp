@@ -16,7 +16,7 @@ Result<Schedule> order_gpipe(const PolicyRequest& request) {
       std::vector<SampleRange> ranges = item_ranges(graph, stage, replica);
       std::vector<Action> order;
       for (const SampleRange range : ranges) order.push_back(compute_action(ActionOp::kForward, stage, replica, range));
-      if (request.backward_order == BackwardOrder::kLifo) std::reverse(ranges.begin(), ranges.end());
+      if (request.choices.backward_order == BackwardOrder::kLifo) std::reverse(ranges.begin(), ranges.end());
       if (graph.stages[stage].has_backward)
         for (const SampleRange range : ranges)
           order.push_back(compute_action(ActionOp::kBackward, stage, replica, range));

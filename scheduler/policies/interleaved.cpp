@@ -26,8 +26,8 @@ std::vector<Action> in_groups(const StageGraph& graph, std::vector<StageId> stag
 Result<int64_t> group_size(const PolicyRequest& request, const Chunks& chunks, std::string_view policy) {
   const int64_t ranks = chunks.ranks, count = chunks.micro_batches;
   const int64_t rounds = std::max<int64_t>(1, count / ranks);
-  const int64_t group = request.group > 0 ? request.group : count / rounds;
-  if (request.group == 0 && count % rounds != 0)
+  const int64_t group = request.choices.group > 0 ? request.choices.group : count / rounds;
+  if (request.choices.group == 0 && count % rounds != 0)
     return Diagnostic{.code = Code::kBadPlan,
                       .message = text(policy, ": ", count, " micro-batches do not make ", rounds, " equal groups"),
                       .hint = text("use a multiple of ", ranks, " micro-batches, or choose the group size")};

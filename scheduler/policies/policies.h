@@ -19,12 +19,8 @@ enum class BackwardOrder : uint8_t { kFifo, kLifo };
 /// Actions that a search of orders simulates at most, where nobody says less.
 inline constexpr int64_t kSearchedActions = 4'000'000;
 
-struct PolicyRequest {
-  const StageGraph& graph;
-  const ir::Cluster& cluster;
-  /// Per stage the samples in flight over all its replicas: forwards that run before the first backward. Empty: by the
-  /// rule of cost/in_flight.h.
-  IdMap<StageId, Samples> in_flight;
+/// What a user may choose of an order; each policy takes some of it (PolicyChoices).
+struct OrderChoices {
   /// gpipe: the order of the backwards.
   BackwardOrder backward_order = BackwardOrder::kFifo;
   /// interleaved, interleaved-zb: micro-batches per group; 0: the fewest that are at least the number of devices and
@@ -35,6 +31,15 @@ struct PolicyRequest {
   bool vertical_sync = false;
   /// 2bw: samples per update; 0: the fewest that need no third version.
   Samples update{0};
+};
+
+struct PolicyRequest {
+  const StageGraph& graph;
+  const ir::Cluster& cluster;
+  /// Per stage the samples in flight over all its replicas: forwards that run before the first backward. Empty: by the
+  /// rule of cost/in_flight.h.
+  IdMap<StageId, Samples> in_flight = {};
+  OrderChoices choices = {};
   /// auto: what its search of orders may simulate (schedule_local_search.h).
   int64_t searched_actions = kSearchedActions;
 };
@@ -52,7 +57,7 @@ Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, 
 /// this stage graph.
 using PolicyFunction = Result<Schedule> (*)(const PolicyRequest& request);
 
-/// Choices of a PolicyRequest that a policy takes; of the others it knows nothing, and its caller should refuse them.
+/// The OrderChoices that a policy takes, and more; of the others it knows nothing, and its caller should refuse them.
 struct PolicyChoices {
   bool backward_order = false, group = false, vertical_sync = false, update = false;
   /// Schedules of several batches that follow each other without draining (StageGraph::batches).
@@ -71,6 +76,10 @@ struct Policy {
   /// Replicas take whole micro-batches in turn instead of dividing each.
   bool takes_turns = false;
   PolicyChoices choices = {};
+  /// Updates are delayed until no pass needs more than two versions of the weights (2bw).
+  bool delays_updates = false;
+  /// Passes start as late as they may without making the step longer, which holds less at once (zb-2p).
+  bool delays_starts = false;
 };
 
 /// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.

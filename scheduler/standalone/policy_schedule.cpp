@@ -5,6 +5,7 @@
 
 #include "scheduler/analysis/schedule_bound.h"
 #include "scheduler/lowering/items.h"
+#include "support/sort_unique.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -128,8 +129,7 @@ std::vector<std::vector<std::string>> stage_lists(const StageGraph& graph, const
     starts[item.stage].push_back(item.range.first);
   }
   for (std::vector<int64_t>& list : starts) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
+    sort_unique(list);
   }
   std::vector<std::vector<std::string>> lists(graph.stages.size());
   for (const ir::Program& program : schedule.programs)

@@ -26,7 +26,7 @@ const std::vector<StrangeWord>& strange_words() {
       {"circle", R"((in a|of a|no) circle\b)", "cycle, or deadlock"},
       {"of stages", R"(\brows? of stages\b)", "chain, or linear pipeline"},
       {"way through", R"(\b(shortest|longest) way through\b)", "critical path, or pipeline latency"},
-      {"most", R"(\bkMost|\bmost_[a-z])", "kMax, max_"},
+      {"most", R"(\bkMost|\bmost_[a-z]|\bmost_\b)", "kMax, max_"},
       {"least", R"(\bkLeast|\bleast_[a-z])", "kMin, min_"},
       {"bay", R"(\bbays?\b)", "staging buffers, or slots"},
       {"parcel", R"(\bparcel(s|ed)?\b)", "pending message"},

@@ -63,7 +63,7 @@ ChainSchedule schedule_of(const ScheduledChain& chain) {
   const auto built =
       scheduler::build_schedule(graph, scheduler::standalone_cluster(ranks_for(policy->shape, chain.stages)),
                                 {.policy = chain.policy,
-                                 .vertical_sync = chain.vertical_sync,
+                                 .choices = {.vertical_sync = chain.vertical_sync},
                                  .in_flight = {},
                                  .lowering = {},
                                  .memory = {},

@@ -91,8 +91,8 @@ TEST_CASE("pipedream and 2bw use the weight versions of the recorded tables, wit
       const StageGraph graph = turns_stages(ones, table.at("minibatches").get<int64_t>());
       for (const auto& [mode, expected] : table.at("modes").items()) {
         const bool vertical = mode == "vertical_sync";
-        const Schedule schedule =
-            built(graph, cluster, {.graph = graph, .cluster = cluster, .vertical_sync = vertical}, "pipedream");
+        const Schedule schedule = built(
+            graph, cluster, {.graph = graph, .cluster = cluster, .choices = {.vertical_sync = vertical}}, "pipedream");
         CHECK(ir::is_asynchronous(schedule));
         for (const StageId stage : graph.stage_ids())
           CHECK(versions_of(graph, schedule, stage) ==
@@ -104,7 +104,7 @@ TEST_CASE("pipedream and 2bw use the weight versions of the recorded tables, wit
     const int64_t update = table.at("microbatches_per_batch").get<int64_t>();
     const StageGraph graph = turns_stages(ones, update * table.at("batches").get<int64_t>());
     const Schedule schedule =
-        built(graph, cluster, {.graph = graph, .cluster = cluster, .update = Samples(update)}, "2bw");
+        built(graph, cluster, {.graph = graph, .cluster = cluster, .choices = {.update = Samples(update)}}, "2bw");
     for (const StageId stage : graph.stage_ids())
       CHECK(versions_of(graph, schedule, stage) == table.at("version_used").get<std::vector<int>>());
     CHECK(live_versions(graph, schedule) == table.at("max_live_versions").get<std::vector<int>>());
@@ -155,7 +155,7 @@ TEST_CASE("on any stage graph, no asynchronous schedule reads a version before i
     for (const char* policy : {"pipedream-rr", "2bw"})
       for (const bool vertical : {false, true}) {
         const auto compute = find_policy(policy)->order(
-            {.graph = standalone.graph, .cluster = standalone.cluster, .vertical_sync = vertical});
+            {.graph = standalone.graph, .cluster = standalone.cluster, .choices = {.vertical_sync = vertical}});
         if (!compute.ok()) continue;
         ++checked;
         const auto schedule = insert_transfers(standalone.graph, *compute);

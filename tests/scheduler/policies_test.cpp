@@ -132,7 +132,7 @@ TEST_CASE("gpipe and kfkb order chains as the reference generators do") {
     const ir::Cluster cluster = standalone_cluster(ranks);
     PolicyRequest request{.graph = graph, .cluster = cluster, .in_flight = depth_numbers(graph)};
     for (Samples& n : request.in_flight) n = Samples(c.factor * n.count - (c.factor - 1));
-    if (c.lifo) request.backward_order = BackwardOrder::kLifo;
+    if (c.lifo) request.choices.backward_order = BackwardOrder::kLifo;
     const auto schedule = c.gpipe ? order_gpipe(request) : order_kfkb(request);
     REQUIRE(schedule.ok());
     for (int r = 0; r < ranks; ++r)
@@ -160,7 +160,8 @@ void compare(const Golden& golden) {
   const StageGraph graph = chain_stages(
       {.ranks = ranks, .chunks = golden.chunks, .micro_batches = micro_batches, .v_shape = golden.v_shape});
   const ir::Cluster cluster = standalone_cluster(ranks);
-  const auto schedule = find_policy(golden.policy)->order({.graph = graph, .cluster = cluster, .group = golden.group});
+  const auto schedule =
+      find_policy(golden.policy)->order({.graph = graph, .cluster = cluster, .choices = {.group = golden.group}});
   if (!schedule.ok()) FAIL(schedule.problems().front().message);
   for (int r = 0; r < ranks; ++r)
     CHECK(tokens(schedule->programs[static_cast<size_t>(r)]) == tokens(expected.programs[static_cast<size_t>(r)]));
@@ -236,10 +237,10 @@ TEST_CASE("policies that need a chain of chunks say what is wrong with another g
   const ir::Cluster cluster = standalone_cluster(4);
   StageGraph graph = chain_stages({.ranks = 2, .chunks = 2, .micro_batches = 4});
   CHECK(order_interleaved({.graph = graph, .cluster = cluster}).ok());
-  CHECK(!order_interleaved({.graph = graph, .cluster = cluster, .group = 1}).ok());
+  CHECK(!order_interleaved({.graph = graph, .cluster = cluster, .choices = {.group = 1}}).ok());
   CHECK(!order_zb_v({.graph = graph, .cluster = cluster}).ok());
   graph.stages[StageId(1)].choice.micro_batch = Samples(2);
   CHECK(!order_interleaved({.graph = graph, .cluster = cluster}).ok());
   const StageGraph odd = chain_stages({.ranks = 4, .chunks = 2, .micro_batches = 7});
-  CHECK(!order_interleaved({.graph = odd, .cluster = cluster, .group = 4}).ok());
+  CHECK(!order_interleaved({.graph = odd, .cluster = cluster, .choices = {.group = 4}}).ok());
 }

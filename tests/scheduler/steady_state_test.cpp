@@ -36,9 +36,9 @@ std::optional<SteadyState> steady_of(int stages, int64_t micro_batches, const Bu
 
 TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch takes the time of one stage") {
   const BuildOptions orders[] = {{.policy = "pipedream"},
-                                 {.policy = "pipedream", .vertical_sync = true},
+                                 {.policy = "pipedream", .choices = {.vertical_sync = true}},
                                  {.policy = "2bw"},
-                                 {.policy = "2bw", .update = Samples(8)}};
+                                 {.policy = "2bw", .choices = {.update = Samples(8)}}};
   for (const BuildOptions& options : orders)
     for (const int stages : {1, 2, 4})
       for (const int64_t micro_batches : {8, 16}) {
@@ -57,7 +57,7 @@ TEST_CASE("stages of equal work, never drained, are never idle: a micro-batch ta
 
 TEST_CASE("an update takes the time of its samples, also where it does not divide the batch") {
   double drained = 0;
-  const auto steady = steady_of(2, 6, {.policy = "2bw", .update = Samples(4)}, drained);
+  const auto steady = steady_of(2, 6, {.policy = "2bw", .choices = {.update = Samples(4)}}, drained);
   REQUIRE(steady.has_value());
   CHECK(steady->update_seconds == doctest::Approx(4 * kUnitsPerMicroBatch));
 }
@@ -66,7 +66,8 @@ TEST_CASE("an update of more samples than a batch is refused, and one that does 
   const StageGraph graph = weighted_chain(2, 6);
   const ir::Cluster cluster = standalone_cluster(2);
   const auto problem = [&](int64_t update, int64_t drain_every) {
-    const auto ordered = order_batches(graph, cluster, {.policy = "2bw", .update = Samples(update)}, drain_every);
+    const auto ordered =
+        order_batches(graph, cluster, {.policy = "2bw", .choices = {.update = Samples(update)}}, drain_every);
     return ordered.ok() ? "" : ordered.problems().front().message;
   };
   for (const int64_t drain_every : {0, 1, 4})
@@ -104,8 +105,8 @@ TEST_CASE("a schedule of several batches has no micro-batch and no update of two
   StageGraph graph = weighted_chain(2, 6);
   const auto several = ir::with_batches(graph, 4);
   REQUIRE(several.ok());
-  CHECK(build_schedule(*several, cluster, {.policy = "2bw", .update = Samples(3)}).ok());
-  const auto refused = build_schedule(*several, cluster, {.policy = "2bw", .update = Samples(4)});
+  CHECK(build_schedule(*several, cluster, {.policy = "2bw", .choices = {.update = Samples(3)}}).ok());
+  const auto refused = build_schedule(*several, cluster, {.policy = "2bw", .choices = {.update = Samples(4)}});
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.problems().front().message.find("do not divide the batch of 6") != std::string::npos);
   for (ir::Stage& stage : graph.stages) stage.choice.micro_batch = Samples(4);

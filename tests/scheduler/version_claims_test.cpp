@@ -26,7 +26,7 @@ Made made(const char* policy, int ranks, int64_t micro_batches, bool vertical_sy
   for (ir::Stage& stage : graph.stages) stage.trainable_weight_bytes = stage.weight_bytes = Bytes(1);
   ir::Cluster cluster = standalone_cluster(ranks);
   Result<BuiltSchedule> built =
-      build_schedule(graph, cluster, {.policy = policy, .vertical_sync = vertical_sync, .in_flight = {}});
+      build_schedule(graph, cluster, {.policy = policy, .choices = {.vertical_sync = vertical_sync}, .in_flight = {}});
   REQUIRE(built.ok());
   return {std::move(graph), std::move(cluster), std::move(built->schedule)};
 }

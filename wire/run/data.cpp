@@ -52,6 +52,7 @@ RunFlag data_flag(const char* name, const char* value_name, const char* help, bo
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<RunFlag> data_flags() {
   return {
       data_flag<&DataOptions::folder>(

@@ -125,6 +125,7 @@ RunFlag staleness_flag() {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): a table
 std::vector<RunFlag> optimizer_flags() {
   using O = OptimizerOptions;
   RunFlag group = read_flag("--group", "PATTERN:lr=X,weight-decay=Y",
