@@ -122,18 +122,27 @@ void NodeChecker::split(const pb::NodeProto& node) {
               "export the model again, or correct the node");
 }
 
-/// The library's inference does not terminate on some other characters.
+/// Letters, blanks, and at most one "..." of each operand and of the result. The library's inference does not end on
+/// some other characters, and counts to 2^32 for further dots.
+bool is_equation(std::string_view equation) {
+  for (const std::string_view side : split(equation, "->"))
+    for (std::string_view term : split(side, ",")) {
+      const size_t ellipsis = term.find("...");
+      const std::string_view before = term.substr(0, ellipsis),
+                             behind = ellipsis == std::string_view::npos ? "" : term.substr(ellipsis + 3);
+      const auto is_label = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == ' '; };
+      if (!std::ranges::all_of(before, is_label) || !std::ranges::all_of(behind, is_label)) return false;
+    }
+  return true;
+}
+
 void NodeChecker::equation(const pb::NodeProto& node) {
   if (node.op_type() != "Einsum") return;
-  const auto is_known = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view(",->. ").find(c) != std::string_view::npos;
-  };
   for (const auto& attribute : node.attribute())
-    if (attribute.name() == "equation" && !std::ranges::all_of(attribute.s(), is_known))
+    if (attribute.name() == "equation" && !is_equation(attribute.s()))
       problem(node, Code::kBadModel,
               text("its equation ", quoted(ModelText(attribute.s())),
-                   " holds other signs than letters, ',', '->' and '...'"),
+                   " holds other signs than letters, ',', '->' and one '...' per operand"),
               "export the model again, or correct the node");
 }
 
