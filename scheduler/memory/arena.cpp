@@ -98,7 +98,11 @@ class StepTensors {
   /// The buffers of a reduction lie beside the gradients until the step has waited for it.
   void reduce(const Action& action) {
     complete_gradients(action);
-    const Bytes bytes = cost::reduction_bytes(graph_, StageId(static_cast<size_t>(action.stage)));
+    const StageId stage(static_cast<size_t>(action.stage));
+    if (gradients_.note_others(action))
+      sums_[{replica_key(action), gradients_.update_of(action)}].push_back(
+          {take(graph_.stages[stage].trainable_weight_bytes), Bytes(0)});
+    const Bytes bytes = cost::reduction_bytes(graph_, stage);
     Reductions& open = reductions_[replica_key(action)];
     if (open.count++ == 0 && bytes > Bytes(0)) open.buffer = take(bytes);
   }

@@ -61,9 +61,11 @@ class Walker {
   /// Chunks and copies on their way lie beside the gradients until the step has waited for them. A replica's updates
   /// reduce one after the other.
   MemoryChange change_of_reduction(const Action& action) {
-    const Bytes rows = complete_gradients(action);
-    if (open_reductions_[replica_key(action)]++ > 0) return {rows, Bytes(0)};
-    return {rows + reduction_bytes(action), Bytes(0)};
+    MemoryChange change{.before = complete_gradients(action)};
+    if (options_.item && gradients_.note_others(action))
+      change.before += graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
+    if (open_reductions_[replica_key(action)]++ == 0) change.before += reduction_bytes(action);
+    return change;
   }
 
  private:

@@ -31,6 +31,11 @@ class GradientSets {
   bool are_new(const Action& action) const;
   /// The same, and from now on there are.
   bool note(const Action& action);
+  /// Of a reduction: whether the device has no gradients for its update, since only other replicas make some. From now
+  /// on it has: the sums are of all weights.
+  bool note_others(const Action& reduction) {
+    return held_[replica_key(reduction)].insert(update_of(reduction)).second;
+  }
   /// A step drops those of earlier updates; returns how many.
   size_t drop_before(const Action& step);
 

@@ -75,7 +75,9 @@ class ProgramMemory {
       const StageId stage(static_cast<size_t>(replica.first));
       add_versions(stage, updates);
       add_reductions(stage, updates);
-      if (sizes_.are_counted()) add_weight_gradients(updates);
+      if (!sizes_.are_counted()) continue;
+      add_weight_gradients(updates);
+      add_gradients_of_others(stage, updates);
     }
   }
 
@@ -263,6 +265,18 @@ class ProgramMemory {
       for (const Positions* of : {&updates.reductions, &updates.steps})
         if (const auto at = first_behind(*of, made, is_own)) complete = std::min(complete, during(*at));
       if (complete < gone) lifetimes_.push_back({complete, gone, item.other_rows});
+    }
+  }
+
+  /// An update for which this replica makes no gradients is reduced into a sum of all weights, which lives as long.
+  void add_gradients_of_others(StageId stage, const Updates& updates) {
+    for (const size_t at : updates.reductions) {
+      const int64_t update = actions_[at].range.first;
+      if (updates.gradients.contains(update)) continue;
+      const auto replaced =
+          first_behind(updates.steps, at, [&](size_t step) { return actions_[step].range.first > update; });
+      lifetimes_.push_back(
+          {during(at), replaced ? behind(*replaced) : end(), tables_.graph.stages[stage].trainable_weight_bytes});
     }
   }
 

@@ -117,8 +117,8 @@ TEST_CASE("a plan's memory is never below its schedule's peak: any sizes, k, rep
 
 namespace {
 
-/// One stage of 100 bytes of weights, four samples, each an item of its own.
-StageGraph one_stage() {
+/// One stage of 100 bytes of weights, four samples, each an item of its own, which replicas take in turn.
+StageGraph one_stage(size_t replicas = 1) {
   ir::PlanGraph plan;
   plan.batch = Samples(4);
   plan.weight_groups.push_back({.bytes = Bytes(100), .trainable = true});
@@ -128,13 +128,16 @@ StageGraph one_stage() {
   plan.nodes.push_back(node);
   ir::Assignment assignment;
   assignment.stage_of.push_back(StageId(0));
-  assignment.choice.push_back({.devices = {ir::DeviceId(0)}, .micro_batch = Samples(1)});
+  ir::StageChoice choice{.micro_batch = Samples(1)};
+  for (size_t device = 0; device < replicas; ++device) choice.devices.emplace_back(device);
+  if (replicas > 1) choice.mode = ir::ReplicaMode::kRoundRobin;
+  assignment.choice.push_back(std::move(choice));
   return *build_stage_graph(plan, assignment);
 }
 
 /// Bytes over time of a policy, where the stage's code is counted to take these. So many of the gradients are rows of
 /// tables that were not looked up.
-DeviceMemory counted(const char* policy, Bytes other_rows = Bytes(0)) {
+DeviceMemory counted(const char* policy, Bytes other_rows = Bytes(0), size_t replicas = 1) {
   const ir::ItemMemory item{.forward = {Bytes(10), Bytes(4)},
                             .again = {},
                             .input_gradient = {Bytes(3), Bytes(-1)},
@@ -146,7 +149,7 @@ DeviceMemory counted(const char* policy, Bytes other_rows = Bytes(0)) {
                             .other_rows = other_rows};
   BuildOptions options{.policy = policy};
   options.memory.item = [item](StageId, Samples, bool) { return item; };
-  const auto built = build_schedule(one_stage(), ir::equal_devices(1), options);
+  const auto built = build_schedule(one_stage(replicas), ir::equal_devices(static_cast<int>(replicas)), options);
   REQUIRE(built.ok());
   return built->memory.front();
 }
@@ -179,6 +182,14 @@ TEST_CASE("counted items: the second item makes gradients of tables whole, which
 TEST_CASE("counted items: an update's gradients are there until the next has stepped") {
   const DeviceMemory memory = counted("pipedream");
   CHECK(memory.peak == Bytes(310));
+  CHECK(held_at_end(memory) == Bytes(200));
+}
+
+TEST_CASE("counted items: a reduction for an update of another replica's gradients makes a sum of all weights") {
+  const DeviceMemory memory = counted("parameter-server", Bytes(0), 2);
+  // When the fourth update is reduced, beside the weights and the bucket: the sums of all four, since only the first has
+  // stepped, and its own stay until the second has.
+  CHECK(memory.peak == Bytes(600));
   CHECK(held_at_end(memory) == Bytes(200));
 }
 
