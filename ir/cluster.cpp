@@ -15,6 +15,15 @@ const LinkLevel& Cluster::link(DeviceId a, DeviceId b) const {
   return levels.back();
 }
 
+Cluster first_devices(Cluster cluster, int count) {
+  GP_CHECK(count >= 1 && static_cast<size_t>(count) <= cluster.devices.size());
+  cluster.devices.resize(static_cast<size_t>(count));
+  const auto covers = [&](const LinkLevel& level) { return level.group >= count; };
+  const auto last = std::ranges::find_if(cluster.levels, covers);
+  if (last != cluster.levels.end()) cluster.levels.erase(last + 1, cluster.levels.end());
+  return cluster;
+}
+
 Cluster with_memory(Cluster cluster, double times) {
   constexpr double kMaxBytes = 1e15;
   for (Device& device : cluster.devices)

@@ -67,6 +67,8 @@ struct Cluster {
 /// What `--devices N` means: N equal devices with documented constants, never probed from the host: 16 GiB,
 /// 50 GFLOP/s, 10 GB/s of memory traffic, 1 us per operator; one level of 5 us and 5 GB/s.
 Cluster equal_devices(int count);
+/// The first `count` devices of a cluster, with the links between them. Needs: 1 <= count <= its devices.
+Cluster first_devices(Cluster cluster, int count);
 /// The cluster with devices of so many times the memory; an infinite number lifts the limit.
 Cluster with_memory(Cluster cluster, double times);
 

@@ -65,13 +65,4 @@ Cluster preset_cluster(const ClusterPreset& preset, int count) {
   return first_devices(std::move(cluster), count);
 }
 
-Cluster first_devices(Cluster cluster, int count) {
-  GP_CHECK(count >= 1 && static_cast<size_t>(count) <= cluster.devices.size());
-  cluster.devices.resize(static_cast<size_t>(count));
-  const auto covers = [&](const LinkLevel& level) { return level.group >= count; };
-  const auto last = std::ranges::find_if(cluster.levels, covers);
-  if (last != cluster.levels.end()) cluster.levels.erase(last + 1, cluster.levels.end());
-  return cluster;
-}
-
 }  // namespace graphpipe::ir

@@ -28,7 +28,4 @@ const ClusterPreset* find_cluster_preset(std::string_view name);
 /// Its first `count` devices. Needs: count >= 1.
 Cluster preset_cluster(const ClusterPreset& preset, int count);
 
-/// The first `count` devices of a cluster, with the links between them. Needs: 1 <= count <= its devices.
-Cluster first_devices(Cluster cluster, int count);
-
 }  // namespace graphpipe::ir

@@ -167,6 +167,8 @@ struct PlannerTraits {
   bool is_exhaustive = false;
   /// Its only plan is one stage with replicas.
   bool is_one_stage = false;
+  /// Its plans use every device, as far as the batch goes round.
+  bool uses_all_devices = false;
   /// Cuts for a policy with a stage graph of its own are its business too.
   bool takes_shapes = false;
   /// Of profiles: divides the unit of work that was measured into micro-batches of its own.

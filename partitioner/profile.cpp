@@ -53,13 +53,9 @@ Status check_alternatives(const ir::PlanGraph& graph, const ir::Assignment& plan
 }  // namespace
 
 ir::Cluster accelerators_of(const PlanRequest& request) {
-  ir::Cluster cluster = *request.cluster;
   const auto& kinds = request.graph->kind_of_device;
-  if (std::ranges::count(kinds, 0) == std::ssize(kinds)) return cluster;
-  const auto count = static_cast<size_t>(std::ranges::count(kinds, 0));
-  cluster.devices.resize(count);
-  std::erase_if(cluster.levels, [&](const ir::LinkLevel& level) { return level.group > static_cast<int>(count); });
-  return cluster;
+  const auto count = static_cast<int>(std::ranges::count(kinds, 0));
+  return count == std::ssize(kinds) ? *request.cluster : ir::first_devices(*request.cluster, count);
 }
 
 Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& request) {

@@ -25,8 +25,7 @@ Result<PlanAnswer> plan_replicas(const PlanRequest& request, const Stopwatch& wa
   if (first) best = *first;
   counts.erase(devices);
   for (const size_t count : counts) {
-    ir::Cluster part = *request.cluster;
-    part.devices.resize(count);
+    const ir::Cluster part = ir::first_devices(*request.cluster, static_cast<int>(count));
     PlanRequest fewer = with_time_left(request, watch);
     fewer.cluster = &part;
     if (best) fewer.known_step = best->candidates.front().step_seconds;

@@ -128,8 +128,7 @@ void NarrowedSearch::beside_the_best() {
 void NarrowedSearch::fewer_devices() {
   for (size_t count = request_.cluster->devices.size() / 2; count > 0; count /= 2) {
     if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
-    ir::Cluster part = *request_.cluster;
-    part.devices.resize(count);
+    const ir::Cluster part = ir::first_devices(*request_.cluster, static_cast<int>(count));
     if (min_step_of_plans(request_, part) >= step()) return;
     PlanRequest narrow = narrower();
     narrow.cluster = &part;

@@ -9,6 +9,7 @@
 #include "partitioner/cost_models/plan_by_units.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "partitioner/graphpipe/planner.h"
+#include "partitioner/heterogeneous/any_order.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "support/run_tasks.h"
@@ -50,6 +51,7 @@ class AutoPlanner {
     };
     for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
+    on_classes_alone(best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
     // 2bw's limits on depth and devices.
@@ -108,14 +110,22 @@ class AutoPlanner {
   }
   bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
 
+  /// Where devices differ, the slow ones may be best left out: plans on the others, to climb from too.
+  void on_classes_alone(std::optional<PlanAnswer>& best) {
+    for (const char* name : {"graphpipe", "sequential"})
+      for (PlanAnswer& answer : ask_on_classes(*find_planner(name), rest_of(best))) {
+        starts_.push_back(answer.candidates.front().assignment);
+        merge_answers(best, std::move(answer));
+      }
+  }
+
   /// Where messages and reductions cost more than work, fewer devices are faster, which a search for the smallest
   /// bottleneck does not see.
   void on_fewer_devices(std::optional<PlanAnswer>& best) const {
     if (!request_.replicas.empty() || devices_differ(*request_.graph, *request_.cluster)) return;
     for (size_t count = request_.cluster->devices.size() / 2; count > 0 && !is_large(); count /= 2) {
       if (request_.stages && static_cast<size_t>(*request_.stages) > count) return;
-      ir::Cluster part = *request_.cluster;
-      part.devices.resize(count);
+      const ir::Cluster part = ir::first_devices(*request_.cluster, static_cast<int>(count));
       PlanRequest rest = rest_of(best);
       rest.cluster = &part;
       const double bound = min_step_of_plans(request_, part);

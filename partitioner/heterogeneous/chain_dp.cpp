@@ -24,13 +24,8 @@ constexpr double kSlacks[] = {1, 1.05, 1.15, 1.4};
 
 /// The graph with the prices of one kind of device.
 ir::PlanGraph graph_on_kind(ir::PlanGraph graph, int kind) {
-  for (ir::PlanNode& node : graph.nodes) {
-    const ir::PassSeconds seconds = node.by_kind[static_cast<size_t>(kind)];
-    node.forward = seconds.forward;
-    node.input_gradient = seconds.input_gradient;
-    node.weight_gradient = seconds.weight_gradient;
-    node.by_kind.clear();
-  }
+  take_prices_of(graph, kind);
+  for (ir::PlanNode& node : graph.nodes) node.by_kind.clear();
   graph.kind_of_device.clear();
   return graph;
 }

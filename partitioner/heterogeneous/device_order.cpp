@@ -123,6 +123,16 @@ std::vector<DeviceId> by_speed(const ir::PlanGraph& graph, const ir::Cluster& cl
   return order;
 }
 
+void take_prices_of(ir::PlanGraph& graph, int kind) {
+  for (ir::PlanNode& node : graph.nodes) {
+    if (node.by_kind.empty()) continue;
+    const ir::PassSeconds& seconds = node.by_kind[static_cast<size_t>(kind)];
+    node.forward = seconds.forward;
+    node.input_gradient = seconds.input_gradient;
+    node.weight_gradient = seconds.weight_gradient;
+  }
+}
+
 void place_in_order(ir::Assignment& plan) {
   size_t next = 0;
   for (ir::StageChoice& choice : plan.choice)

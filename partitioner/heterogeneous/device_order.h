@@ -18,6 +18,9 @@ std::vector<int> device_classes(const ir::PlanGraph& graph, const ir::Cluster& c
 /// Devices, the fastest first; of equally fast ones those with more memory, then the lower number.
 std::vector<ir::DeviceId> by_speed(const ir::PlanGraph& graph, const ir::Cluster& cluster);
 
+/// Gives nodes that are priced by kinds of devices the prices of one kind, by which searches go.
+void take_prices_of(ir::PlanGraph& graph, int kind);
+
 /// Devices in the order of the stages, each stage as many as it has.
 void place_in_order(ir::Assignment& plan);
 

@@ -105,6 +105,29 @@ TEST_CASE("where links are equal, the order in which devices of several speeds a
     }
 }
 
+TEST_CASE("beside a host of fast devices a slow one makes no plan slower, and its place in the list changes nothing") {
+  ir::Cluster both = cluster_of(4);
+  both.levels = {{.group = 2, .latency = Seconds(0.001), .bandwidth = BytesPerSecond(40000)},
+                 {.group = 4, .latency = Seconds(0.1), .bandwidth = BytesPerSecond(100)}};
+  const ir::Cluster fast = ir::first_devices(both, 2);
+  REQUIRE(fast.levels.size() == 1);
+  for (uint64_t seed = 0; seed < 6; ++seed)
+    for (const char* planner : {"auto", "graphpipe", "sequential"}) {
+      CAPTURE(seed);
+      CAPTURE(planner);
+      const ir::PlanGraph plain = tests::random_sp_graph(seed, 9, Samples(8));
+      const double alone = best_of(planner, {.graph = &plain, .cluster = &fast}).step_seconds;
+      std::optional<double> step;
+      for (const std::vector<double>& factors : {std::vector<double>{3, 3, 1, 1}, {1, 1, 3, 3}}) {
+        const ir::PlanGraph graph = on_devices(plain, factors);
+        const double found = best_of(planner, {.graph = &graph, .cluster = &both}).step_seconds;
+        CHECK(found <= alone * (1 + 1e-9));
+        CHECK(found == doctest::Approx(step.value_or(found)).epsilon(1e-12));
+        step = found;
+      }
+    }
+}
+
 TEST_CASE("rows on unequal devices have the smallest bottleneck of any row") {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     CAPTURE(seed);
