@@ -204,8 +204,8 @@ Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
   ir::Plan given = *plan_;
   GP_TRY_VOID(check_order_flags(given, options));
   if (!given.model_digest.empty()) {
-    GP_TRY_VOID(find_digests(pipeline));
-    if (given.model_digest != pipeline.model.digests.whole) return other_model(pipeline.plan);
+    GP_TRY_VOID(find_digest(pipeline));
+    if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);
     GP_TRY_VOID(check_same_options(given, pipeline.plan));
   }
   GP_TRY_VOID(check_labels(given, pipeline.priced));

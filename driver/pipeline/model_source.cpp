@@ -1,5 +1,6 @@
 #include "driver/pipeline/model_source.h"
 
+#include <filesystem>
 #include <map>
 
 #include "driver/cli/usage.h"
@@ -97,15 +98,27 @@ Result<frontend::Imported> import_model(const Options& options) {
   return imported;
 }
 
-Result<ModelDigest> model_digest(const frontend::Imported& imported) {
-  ModelDigest digest;
-  std::string joined;
-  for (const std::string& file : imported.files) {
-    GP_TRY(digest.files[file], sha256_of_file(file));
-    joined += digest.files[file];
+Result<std::string> model_digest(const frontend::Imported& imported) {
+  GP_TRY(std::string joined, sha256_of_file(imported.files.front()));
+  for (size_t i = 1; i < imported.files.size(); ++i) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(imported.files[i], error);
+    if (error)
+      return Diagnostic{.code = Code::kUnreadableFile,
+                        .origin = ModelText(imported.files[i]),
+                        .message = error.message(),
+                        .hint = "check the path and the permissions"};
+    joined += text(" ", size);
   }
-  digest.whole = sha256_of_text(joined);
-  return digest;
+  return sha256_of_text(joined);
+}
+
+Result<std::map<std::string, std::string>> file_digests(const frontend::Imported& imported) {
+  std::map<std::string, std::string> digests;
+  for (const std::string& file : imported.files) {
+    GP_TRY(digests[file], sha256_of_file(file));
+  }
+  return digests;
 }
 
 Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forward_only) {

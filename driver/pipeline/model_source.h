@@ -14,22 +14,19 @@ namespace graphpipe::driver {
 /// Reads the model as the options say. Errors: those of the import; kUsage for flags that do not fit together.
 Result<frontend::Imported> import_model(const Options& options);
 
-struct ModelDigest {
-  /// Over the model file and its external data.
-  std::string whole;
-  /// SHA-256 of each of Imported::files.
-  std::map<std::string, std::string> files;
-};
-/// Reads all files, each once.
-Result<ModelDigest> model_digest(const frontend::Imported& imported);
+/// What plans and profiles know their model by: SHA-256 over the model file and the sizes of its data files. The
+/// numbers in these may be hundreds of gigabytes, and change with every training; what a plan is made of does not.
+Result<std::string> model_digest(const frontend::Imported& imported);
+/// SHA-256 of each of Imported::files. Reads all weights. Errors: kUnreadableFile.
+Result<std::map<std::string, std::string>> file_digests(const frontend::Imported& imported);
 
 /// A model that is ready to be planned: its graph holds the loss and all gradients (for a policy that only runs
 /// forwards the model's outputs, and the loss where one is named) and never changes again.
 struct TrainingGraph {
   ir::Graph graph;
   frontend::Imported imported;  // its graph has been moved out
-  /// Empty until asked for (with_digests): reading all weights may take longer than planning.
-  ModelDigest digests;
+  /// model_digest; empty until asked for (with_digest).
+  std::string digest;
   Diagnostics notes;
 };
 

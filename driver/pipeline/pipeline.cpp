@@ -182,9 +182,9 @@ Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const sched
 
 }  // namespace
 
-Status find_digests(Pipeline& pipeline) {
-  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
-  pipeline.plan.model_digest = pipeline.model.digests.whole;
+Status find_digest(Pipeline& pipeline) {
+  GP_TRY(pipeline.model.digest, model_digest(pipeline.model.imported));
+  pipeline.plan.model_digest = pipeline.model.digest;
   return Ok{};
 }
 
@@ -221,9 +221,9 @@ Status derive(Pipeline& pipeline) {
   return Ok{};
 }
 
-Result<Pipeline> with_digests(Result<Pipeline> pipeline) {
-  if (!pipeline || !pipeline->model.digests.whole.empty()) return pipeline;
-  GP_TRY_VOID(find_digests(*pipeline));
+Result<Pipeline> with_digest(Result<Pipeline> pipeline) {
+  if (!pipeline || !pipeline->model.digest.empty()) return pipeline;
+  GP_TRY_VOID(find_digest(*pipeline));
   return pipeline;
 }
 
@@ -311,8 +311,8 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   plan.spec.trusted_root = ModelText(trusted_root);
   if (!plan.profile.empty()) plan.profile = ModelText(linked_file(folder, plan.profile.raw()));
   GP_TRY(pipeline.model, make_training_graph(plan.spec, runs_forwards_only(plan.policy)));
-  GP_TRY(pipeline.model.digests, model_digest(pipeline.model.imported));
-  if (plan.model_digest != pipeline.model.digests.whole) return other_model(plan);
+  GP_TRY(pipeline.model.digest, model_digest(pipeline.model.imported));
+  if (plan.model_digest != pipeline.model.digest) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
   if (!plan.schedule && plan.drain_every > 1) pipeline.order.drain_every = plan.drain_every;

@@ -78,12 +78,12 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
 
-/// The digests of the model's files, in the plan too. Reads all weights. Errors: kUnreadableFile.
-Status find_digests(Pipeline& pipeline);
+/// The model's digest, in the plan too. Errors: kUnreadableFile.
+Status find_digest(Pipeline& pipeline);
 
-/// The pipeline with the digests of the model's files, in the plan too: for what is written to be compared with later.
-/// Reads all weights. Errors: kUnreadableFile.
-Result<Pipeline> with_digests(Result<Pipeline> pipeline);
+/// The pipeline with the model's digest, in the plan too: for what is written to be compared with later.
+/// Errors: kUnreadableFile.
+Result<Pipeline> with_digest(Result<Pipeline> pipeline);
 
 /// The pipeline with the arena of each device. Apart from derive(): it takes longer, and only programs need it.
 Result<Pipeline> with_places(Result<Pipeline> pipeline);

@@ -66,13 +66,14 @@ FolderExtras extras_of(const Options& options) {
 
 Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
   GP_TRY_VOID(check_runnable(pipeline.plan));
+  GP_TRY(auto digests, file_digests(pipeline.model.imported));
   const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
                             .trusted_root = pipeline.plan.spec.trusted_root.raw(),
-                            .digests = pipeline.model.digests.files,
+                            .digests = std::move(digests),
                             .link_data_files = extras.link_weights};
   GP_TRY_VOID(check_finite_weights(pipeline.model.graph, origin));
   const codegen::GenerateOptions options{.tool_version = wire::kToolVersion,
-                                         .model_digest = pipeline.model.digests.whole,
+                                         .model_digest = pipeline.model.digest,
                                          .plan_digest = plan_digest(pipeline.plan),
                                          .optimizer = pipeline.plan.spec.optimizer,
                                          .threads = pipeline.plan.threads,
@@ -113,7 +114,7 @@ int run_generate(const Options& options) {
 
 int run_compile(const Options& options) {
   catch_interrupts();
-  const Result<Pipeline> pipeline = with_digests(with_places(make_pipeline(options)));
+  const Result<Pipeline> pipeline = with_digest(with_places(make_pipeline(options)));
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);

@@ -70,7 +70,7 @@ int run_plan(const Options& options) {
     return report_problems(options, "plan", {usage("model", "no model is named", "add the ONNX file to plan")});
   catch_interrupts();
   Result<Pipeline> pipeline = make_pipeline(options);
-  if (!options.output.empty()) pipeline = with_digests(std::move(pipeline));
+  if (!options.output.empty()) pipeline = with_digest(std::move(pipeline));
   if (!pipeline) return report_problems(options, "plan", pipeline.problems());
   report_notes(options, pipeline->model.notes);
   if (!options.output.empty()) {

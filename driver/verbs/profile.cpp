@@ -32,7 +32,7 @@ Result<Pipeline> one_stage(const Options& options) {
   own.plan.planner = "sequential";
   if (own.model.one_sample) own.training.batch = 1;
   own.plan.micro_batch = std::to_string(own.training.batch);
-  return with_digests(make_pipeline(own));
+  return with_digest(make_pipeline(own));
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
@@ -49,7 +49,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   GP_TRY(const RunOutcome outcome, launch_profile(folder, has_link ? 2 : 1, run));
   if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the profiling program", options.model.model);
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
-  profile.model_digest = pipeline.model.digests.whole;
+  profile.model_digest = pipeline.model.digest;
   profile.threads = pipeline.plan.threads;
   return profile;
 }

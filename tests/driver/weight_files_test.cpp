@@ -269,4 +269,20 @@ TEST_CASE("the manifest has the digest of a data file") {
   CHECK(entry->sha256 == "1bd8d04bb127c9dbdb406c3c213b202c84dc75f122ecd553b02fb322bffafdc9");
 }
 
+TEST_CASE("a plan holds for other weights of the same model, and not for a data file of another size") {
+  const TemporaryFolder folder;
+  const std::string model = folder / "model.onnx", plan = folder / "plan.json";
+  write_model(model, {{"a", "w.bin", 0}, {"b", "w.bin", kBytes}});
+  folder.write("w.bin", std::string(2 * kBytes, '\1'));
+  REQUIRE(ask({"plan", model, "--cluster", "default", "--devices", "2", "--batch", "4", "--loss", "mse:y,t", "-o", plan,
+               "-q"})
+              .code == 0);
+  folder.write("w.bin", std::string(2 * kBytes, '\2'));
+  CHECK(ask({"simulate", plan, "-q"}).code == 0);
+  folder.write("w.bin", std::string(2 * kBytes + 4, '\2'));
+  const Answer longer = ask({"simulate", plan, "-q"});
+  CHECK(longer.code == 3);
+  CHECK(holds(longer.err, "its digest differs"));
+}
+
 }  // namespace weight_files_test
