@@ -68,6 +68,11 @@ std::string_view severity_name(Severity severity) {
 
 std::string_view code_name(Code code) { return row_of(code).name; }
 
+std::optional<Code> code_named(std::string_view name) {
+  const auto* row = std::ranges::find(kCodes, name, &CodeRow::name);
+  return row == std::end(kCodes) ? std::nullopt : std::optional(row->code);
+}
+
 int exit_code_of(Code code) { return row_of(code).exit_code; }
 
 std::string to_line(const Diagnostic& diagnostic) {

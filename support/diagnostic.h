@@ -2,6 +2,7 @@
 // A Diagnostic tells the user what is wrong with something of theirs: where, what was found, what to do.
 // Codes are one table, so each has a stable name, an exit code and at least one test.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,8 @@ using Diagnostics = std::vector<Diagnostic>;
 
 /// Stable name, for example "unsupported-op".
 std::string_view code_name(Code code);
+/// The code of a name; nothing where there is none.
+std::optional<Code> code_named(std::string_view name);
 /// The process exit code that an error of this code leads to (see wire/exit_codes.h).
 int exit_code_of(Code code);
 /// One line: "error[unsupported-op] 'node': message; hint".

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <iostream>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "driver/launch/build_folder.h"
@@ -20,6 +21,7 @@
 #include "driver/launch/process.h"
 #include "support/terminal_line.h"
 #include "wire/exit_codes.h"
+#include "wire/problem_line.h"
 #include "wire/result_lines.h"
 #include "wire/secret.h"
 
@@ -120,7 +122,12 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   }
   RunOutcome outcome;
   TerminalLine steps(STDOUT_FILENO);
+  std::set<std::string, std::less<>> told;
   const auto on_line = [&](size_t child, std::string_view line) {
+    if (std::optional<Diagnostic> problem = wire::parse_problem_line(line)) {
+      if (told.emplace(line).second) outcome.problems.push_back(*std::move(problem));
+      return;
+    }
     if (child != 0) return;
     outcome.report += line;
     outcome.report += '\n';
@@ -192,7 +199,11 @@ Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptio
   GP_TRY_VOID(check_built_program(command.arguments.front()));
   for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
   RunOutcome outcome;
-  const auto on_line = [&](size_t, std::string_view line) { outcome.report += std::string(line) + "\n"; };
+  const auto on_line = [&](size_t, std::string_view line) {
+    if (std::optional<Diagnostic> problem = wire::parse_problem_line(line))
+      outcome.problems.push_back(*std::move(problem));
+    else outcome.report += std::string(line) + "\n";
+  };
   GP_TRY(const std::vector<Ending> endings, run_processes({command}, 5, on_line));
   report_failures(endings);
   outcome.exit_code = outcome_code(endings);

@@ -14,6 +14,8 @@ struct RunOutcome {
   int exit_code = 0;
   /// Rank 0's report: one JSON object where `json` was asked for, else lines.
   std::string report;
+  /// With `json`: what ended its programs, each problem once.
+  Diagnostics problems = {};
 };
 
 /// The options as the programs take them: absolute paths, the plan's seed where none is given.

@@ -149,7 +149,9 @@ int run_run(const Options& options) {
   if (!outcome) return report_problems(options, "run", outcome.problems());
   // The programs print the report themselves. If they ended before that, a report of how they ended takes its place.
   if (outcome->exit_code != wire::kExitOk && options.json && outcome->report.empty()) {
-    print_json("run", {}, {failed_run(*outcome, "the run", options.input)}, false);
+    Diagnostics problems = outcome->problems;
+    problems.push_back(failed_run(*outcome, "the run", options.input));
+    print_json("run", {}, problems, false);
   }
   return outcome->exit_code;
 }

@@ -1,6 +1,7 @@
 #include "partitioner/auto/planner.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "cost/lower_bound.h"
@@ -25,7 +26,11 @@ constexpr int64_t kMaxExhaustivePlans = 20'000;
 constexpr size_t kStarts = 4, kFewNodes = 40, kManyNodes = 600;
 
 /// Of what all searches say where none has a plan: the first of each kind, without what some planner does not take.
-Diagnostics first_of_each_kind(const Diagnostics& refusals) {
+/// `ended`: before their time was over. Then what the others found missing decides nothing; else it does, and limits of
+/// single searches say nothing.
+Diagnostics first_of_each_kind(Diagnostics refusals, bool ended) {
+  const auto decides = [ended](const Diagnostic& each) { return (each.code == Code::kInterrupted) == ended; };
+  if (std::ranges::any_of(refusals, decides)) std::erase_if(refusals, std::not_fn(decides));
   Diagnostics told;
   const bool all_usage = std::ranges::all_of(refusals, [](const auto& each) { return each.code == Code::kUsage; });
   for (const Diagnostic& problem : refusals) {
@@ -70,7 +75,7 @@ class AutoPlanner {
     if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
-    if (!best) return first_of_each_kind(refusals);
+    if (!best) return first_of_each_kind(std::move(refusals), deadline_.passed());
     best->complete = best->complete && !deadline_.passed();
     set_own_terms(request_, *best);
     best->search_seconds = watch_.seconds();

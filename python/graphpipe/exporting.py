@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
@@ -94,6 +95,14 @@ def _warn_of_modes(module: Any) -> None:
                       "their running statistics, and Dropout is left out unless compile(dropout='on') asks for it", stacklevel=3)
 
 
+def _way_out(error: Exception) -> str:
+    """Of refusals whose words do not say what to do."""
+    if "_detect_is_causal_mask" not in "".join(traceback.format_exception(type(error), error, error.__traceback__)):
+        return ""
+    return ("an nn.Transformer looks into its mask to see whether it is causal; call it with is_causal=False, which takes the mask "
+            "as it is. ")
+
+
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,
            output_names: Optional[Sequence[str]] = None, fixed_batch: Sequence[str] = (), opset: Optional[int] = None) -> Path:
     """Exports a module for training, with the exporter's flags that keep its parameters as they are, and writes what the
@@ -143,7 +152,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             except torch.onnx.OnnxExporterError:
                 written = write(torch.export.Dim("batch"))
     except torch.onnx.OnnxExporterError as error:
-        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {error.__cause__ or error}") from error
+        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {_way_out(error)}{error.__cause__ or error}") from error
     finally:
         for part, was_training in modes:
             part.training = was_training

@@ -18,6 +18,7 @@
 #include "runtime/io/output_file.h"
 #include "wire/check_data.h"
 #include "wire/exit_codes.h"
+#include "wire/problem_line.h"
 #include "wire/run_outputs.h"
 
 namespace graphpipe::runtime {
@@ -83,17 +84,25 @@ void end_after_epochs(wire::RunOptions& options) {
   if (!at_odds.empty()) fail(Code::kUsage, at_odds, "leave one out, or change it");
 }
 
-int run_caught(const std::function<void()>& body, const std::function<std::string()>& where, bool has_launcher) {
+/// A launcher that writes a report as JSON hears of them too.
+int report(const Diagnostics& diagnostics, const wire::RunOptions& options) {
+  if (options.launch.parent != 0 && options.output.json)
+    for (const Diagnostic& diagnostic : diagnostics) std::printf("%s\n", wire::problem_line(diagnostic).c_str());
+  return report(diagnostics);
+}
+
+int run_caught(const std::function<void()>& body, const std::function<std::string()>& where,
+               const wire::RunOptions& options) {
   try {
     body();
     return wire::kExitOk;
   } catch (const RunError& error) {
     const Diagnostic& first = error.diagnostics().front();
     // The rank whose error it is writes to the same terminal.
-    if (has_launcher && first.severity == Severity::kNote) return exit_code_of(first.code);
-    return report(error.diagnostics());
+    if (options.launch.parent != 0 && first.severity == Severity::kNote) return exit_code_of(first.code);
+    return report(error.diagnostics(), options);
   } catch (const std::exception& error) {
-    return report({foreign_error(error, where())});
+    return report({foreign_error(error, where())}, options);
   }
 }
 
@@ -118,7 +127,7 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
     if (options.launch.no_arena) leave_out_arena();
     body(options);
   };
-  const int code = run_caught(work, where, options.launch.parent != 0);
+  const int code = run_caught(work, where, options);
   std::fflush(nullptr);
   return code;
 }

@@ -132,7 +132,10 @@ TEST_CASE("a parameter server of its own makes the updates of the schedule where
   const json late = run("late", {"--staleness", "7"});
   CHECK(late["largest_staleness"] <= 7);
   CHECK(late["losses"].size() == 5);
-  graphpipe_output({"run", folder, "--steps", "1", "--staleness", "1"}, 2);
+  // What the programs found is in the report that they did not come to write, once.
+  const json refused = json::parse(graphpipe_output({"run", folder, "--steps", "1", "--staleness", "1", "--json"}, 2));
+  REQUIRE(refused["diagnostics"].size() == 2);
+  CHECK(refused["diagnostics"][0]["message"].get<std::string>().starts_with("--staleness 1: while one of 3 workers"));
   const std::string cut = work_folder("policies_cut");
   compile(reference, cut, {"--planner", "equal-split", "--devices", "4", "--micro-batch", "1"});
   graphpipe_output({"run", cut, "--steps", "1", "--staleness", "5"}, 2);

@@ -146,6 +146,20 @@ class Export(unittest.TestCase):
             dims = [dim for value in onnx.load(path).graph.input for dim in value.type.tensor_type.shape.dim]
             self.assertEqual([dim.dim_value for dim in dims], [5, 4, 2, 7])
 
+    def test_a_mask_that_the_exporter_cannot_look_into_is_refused_with_the_way_out(self):
+        class Decoder(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+                self.layers = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+            def forward(self, x):
+                return self.layers(x, mask=torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "is_causal=False"):
+                graphpipe.export(Decoder(), {"x": torch.randn(2, 4, 8)}, Path(folder) / "model.onnx")
+
     def test_a_tie_is_one_parameter_in_the_file_and_in_the_module_that_takes_weights_back(self):
         module = Tied()
         taken = copy.deepcopy(module)

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "wire/manifest.h"
+#include "wire/problem_line.h"
 #include "wire/result_lines.h"
 #include "wire/run_options.h"
 
@@ -160,4 +161,24 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   result.losses = {};
   CHECK(to_json(result).find("\"steps\": 2, \"first_step\": 1, \"losses\": []") != std::string::npos);
   CHECK(step_line(result, 2) == "step 2 of 2 (2.000 s, 64 samples/s)");
+}
+
+TEST_CASE("a problem reads back from the line that tells a launcher of it, and no other line is one") {
+  const graphpipe::Diagnostic problem{.code = graphpipe::Code::kBadData,
+                                      .severity = graphpipe::Severity::kWarning,
+                                      .origin = graphpipe::ModelText("a\tb"),
+                                      .message = "two\nlines",
+                                      .hint = ""};
+  const std::string line = problem_line(problem);
+  CHECK(line.find('\n') == std::string::npos);
+  const auto read = parse_problem_line(line);
+  REQUIRE(read);
+  CHECK(read->code == problem.code);
+  CHECK(read->severity == problem.severity);
+  CHECK(read->origin == graphpipe::ModelText("a b"));
+  CHECK(read->message == "two lines");
+  CHECK(read->hint.empty());
+  for (const char* other : {"", "step 1 of 2 loss 0.5", "graphpipe-problem", "graphpipe-problem\tno-code\t0\t\tm\th",
+                            "graphpipe-problem\tusage\t9\t\tm\th", "graphpipe-problem\tusage\t0\t\tm\th\tmore"})
+    CHECK_FALSE(parse_problem_line(other));
 }
