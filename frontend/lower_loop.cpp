@@ -3,6 +3,8 @@
 // nn.EmbeddingBag, one per sample, are in lower_bag.cpp.
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "frontend/chosen.h"
 
@@ -29,6 +31,18 @@ Result<Binding> first_state(NodeContext& context, size_t input) {
   return context.input(input);
 }
 
+/// The names that bodies of nodes of this body define.
+void add_names_within(const GraphBody& body, std::set<std::string_view>& names) {
+  for (const OnnxNode& node : body.nodes)
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) {
+        for (const Tensor& tensor : inner.initializers) names.insert(tensor.name);
+        for (const ValueInfo& input : inner.inputs) names.insert(input.name);
+        for (const OnnxNode& made : inner.nodes) names.insert(made.outputs.begin(), made.outputs.end());
+        add_names_within(inner, names);
+      }
+}
+
 class LoopBody {
  public:
   LoopBody(NodeContext& context, const GraphBody& body)
@@ -40,7 +54,17 @@ class LoopBody {
       GP_TRY(Binding binding, lowering_.tensor_binding(tensor, node_label(context_.node())));
       lowering_.bind(tensor.name, std::move(binding));
     }
-    for (const OnnxNode& node : body_.nodes) (node.op == "Constant" ? constants_ : steps_).push_back(node);
+    std::set<std::string_view> within;
+    add_names_within(body_, within);
+    for (const OnnxNode& node : body_.nodes) {
+      (node.op == "Constant" ? constants_ : steps_).push_back(node);
+      // What a branch before it calls so would be forgotten behind the branch, and the constant with it.
+      if (node.op == "Constant" && !node.outputs.empty() && within.contains(node.outputs[0]))
+        return context_.problem(Code::kBadModel,
+                                text("has a body that defines ", quoted(ModelText(node.outputs[0])),
+                                     " twice, once in a body of its own nodes"),
+                                "export the model again");
+    }
     lowering_.run(constants_);
     return Ok{};
   }

@@ -189,6 +189,18 @@ TEST_CASE("what fails in a body is reported once") {
   CHECK(imported.problems().size() == 1);
 }
 
+TEST_CASE("a constant of a body that a branch before it calls a value of its own is refused") {
+  const auto imported = import_text(R"(g (float[N,4] x, bool q) => (float[N,4] y) {
+    limit = Constant<value_int = 3>()
+    y = Loop(limit, , x)<body = b (int64 i, bool c, float[N,4] h) => (bool d, float[N,4] g) {
+      d = Identity(c)
+      m = If(q)<then_branch = t () => (float[N,4] a) { k = Constant<value_float = 2.0>() a = Mul(h, k) },
+                else_branch = e () => (float[N,4] b) { b = Relu(h) }>
+      k = Constant<value_float = 3.0>()
+      g = Mul(m, k) }> })");
+  CHECK(reports(imported.problems(), Code::kBadModel, "defines 'k' twice"));
+}
+
 TEST_CASE("what each iteration folds for itself is a constant of its own") {
   const auto imported = import_text(R"(g (float[N,4] x) => (float[N,4] y, float[3,1] steps) {
     limit = Constant<value_int = 3>()
