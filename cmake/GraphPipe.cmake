@@ -21,7 +21,8 @@ function(_graphpipe_common target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${target} PRIVATE ${GRAPHPIPE_WARNINGS} ${GRAPHPIPE_HARDENED_COMPILE} ${GRAPHPIPE_LARGE_FILES})
+  target_compile_options(${target} PRIVATE ${GRAPHPIPE_WARNINGS} ${GRAPHPIPE_HARDENED_COMPILE}
+    "${GRAPHPIPE_LARGE_FILES}")
   target_link_options(${target} PUBLIC ${GRAPHPIPE_HARDENED_LINK})
 endfunction()
 
@@ -39,7 +40,7 @@ set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
 # GCC collects its garbage again and again in files that large, which takes a tenth of its time; with half a gigabyte
 # before it begins it never does.
-set(GRAPHPIPE_LARGE_FILES $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:SHELL:--param ggc-min-heapsize=524288>)
+set(GRAPHPIPE_LARGE_FILES "$<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:SHELL:--param ggc-min-heapsize=524288>")
 # What is not optimised for speed in a release build: tests, and folders marked ONCE, whose code runs once per command
 # while planners, prices and schedules search.
 set(GRAPHPIPE_FAST_COMPILE $<$<CONFIG:Release>:-O1>)

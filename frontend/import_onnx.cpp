@@ -258,6 +258,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   if (Diagnostics losses = errors_of(imported.notes); !losses.empty()) return losses;
   GP_TRY_VOID(apply_padding_rows(rules, imported.graph));
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
+  imported.outside_constants = tensors.outside_constants();
   imported.files = {path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));
   note_batch(batch, imported);

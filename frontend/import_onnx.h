@@ -71,6 +71,8 @@ struct Imported {
   std::vector<ParameterDecision> parameters;
   /// The model file and the external data files, for digests; in order of first use.
   std::vector<std::string> files;
+  /// Of the data files, what the graph may depend on (TensorSource::outside_constants).
+  std::vector<ir::FileRange> outside_constants;
   /// The symbol that became the batch, or empty where a fixed first dimension was re-bound.
   ModelText batch_symbol;
   /// The fixed batch that was re-bound; 0 where the batch was a symbol.

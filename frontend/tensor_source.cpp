@@ -80,6 +80,7 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
   const int64_t kept = ir::is_floating(*dtype) ? kKeptFloatBytes : kKeptIntegerBytes;
   if (needed <= kept && !is_packed) {
     GP_TRY(result.bytes, external_.read(outside, range, name));
+    if (!ir::is_floating(*dtype)) outside_constants_.push_back(range);
   }
   return result;
 }

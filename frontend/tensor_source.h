@@ -27,6 +27,8 @@ class TensorSource {
 
   Result<SourcedTensor> locate(const Tensor& tensor, const ModelText& name);
   const ExternalData& external() const { return external_; }
+  /// Where data files hold small integers and truth values, which may decide shapes and branches.
+  const std::vector<ir::FileRange>& outside_constants() const { return outside_constants_; }
 
  private:
   /// As the file has it, whatever the tensor's layout, but for zeros.
@@ -35,6 +37,7 @@ class TensorSource {
   std::string model_path_;
   const std::vector<Slot>& slots_;
   ExternalData external_;
+  std::vector<ir::FileRange> outside_constants_;
   int64_t weight_limit_;
   int64_t weight_bytes_ = 0;
 };

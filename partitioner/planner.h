@@ -157,7 +157,7 @@ struct UnitAnswer;
 /// Whether the planner `auto` asks another one. What is asked first gives its local search plans to start from.
 enum class AskedByAuto : uint8_t { kNever, kFirst, kThen };
 
-/// What a planner does otherwise than most, for those who ask it. No one asks for a planner's name to know it.
+/// What a planner does otherwise than most. Callers ask for this rather than for names.
 struct PlannerTraits {
   /// Asks the other planners.
   bool asks_others = false;

@@ -8,10 +8,13 @@
 
 namespace graphpipe::scheduler {
 
-/// Passes of a step above which the closed form stands for its simulation: of a model's plans, of which few are that
-/// large; of a profile's, whose layers are many and cheap, so that a search compares thousands of large ones; and of
-/// the plans that its search has found, which are few again, where no device is shared among stages.
-inline constexpr int64_t kMaxSimulated = 200'000, kMaxSimulatedInProfile = 2'000, kMaxSimulatedOfProfile = 20'000;
+/// Passes of a step above which the closed form stands for its simulation. Of a model's plans few are that large.
+inline constexpr int64_t kMaxSimulated = 200'000;
+/// The same for plans that a search of a profile compares: its layers are many and cheap, so thousands of plans are
+/// large. Also of those that it found, where stages share devices: many short stages that do take long to simulate.
+inline constexpr int64_t kMaxSimulatedInProfileSearch = 2'000;
+/// Of the other plans that such a search found, which are few again.
+inline constexpr int64_t kMaxSimulatedOfFoundPlan = 20'000;
 
 /// Actions that a search of orders simulates for each plan that planners compare (BuildOptions::searched_actions).
 inline constexpr int64_t kSearchedActionsOfCandidate = 90'000;

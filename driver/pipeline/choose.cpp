@@ -118,7 +118,8 @@ namespace {
 
 /// One planner may have no plan where another has one.
 Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
-  if (planner != "auto")
+  const partitioner::PlannerEntry* entry = partitioner::find_planner(planner);
+  if (entry == nullptr || !entry->traits.asks_others)
     for (Diagnostic& problem : problems)
       if (problem.code == Code::kNoFeasiblePlan) problem.hint += "; --planner auto asks all planners";
   return problems;

@@ -1,6 +1,7 @@
 #include "driver/pipeline/model_source.h"
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "driver/cli/usage.h"
@@ -98,17 +99,31 @@ Result<frontend::Imported> import_model(const Options& options) {
   return imported;
 }
 
+namespace {
+
+Diagnostic unreadable(const std::string& path, std::string why) {
+  return {.code = Code::kUnreadableFile,
+          .origin = ModelText(path),
+          .message = std::move(why),
+          .hint = "check the path and the permissions"};
+}
+
+}  // namespace
+
 Result<std::string> model_digest(const frontend::Imported& imported) {
   GP_TRY(std::string joined, sha256_of_file(imported.files.front()));
   for (size_t i = 1; i < imported.files.size(); ++i) {
     std::error_code error;
     const auto size = std::filesystem::file_size(imported.files[i], error);
-    if (error)
-      return Diagnostic{.code = Code::kUnreadableFile,
-                        .origin = ModelText(imported.files[i]),
-                        .message = error.message(),
-                        .hint = "check the path and the permissions"};
+    if (error) return unreadable(imported.files[i], error.message());
     joined += text(" ", size);
+  }
+  for (const ir::FileRange& range : imported.outside_constants) {
+    std::string bytes(static_cast<size_t>(range.length), '\0');
+    std::ifstream file(range.path, std::ios::binary);
+    file.seekg(range.offset);
+    if (!file.read(bytes.data(), range.length)) return unreadable(range.path, "it ends too early");
+    joined += bytes;
   }
   return sha256_of_text(joined);
 }

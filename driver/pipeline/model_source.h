@@ -14,8 +14,9 @@ namespace graphpipe::driver {
 /// Reads the model as the options say. Errors: those of the import; kUsage for flags that do not fit together.
 Result<frontend::Imported> import_model(const Options& options);
 
-/// What plans and profiles know their model by: SHA-256 over the model file and the sizes of its data files. The
-/// numbers in these may be hundreds of gigabytes, and change with every training; what a plan is made of does not.
+/// What plans and profiles know their model by: SHA-256 over the model file, the sizes of its data files, and the small
+/// integers and truth values in these, which may decide shapes and branches. Weights may be hundreds of gigabytes and
+/// change with every training; no plan depends on them. Errors: kUnreadableFile.
 Result<std::string> model_digest(const frontend::Imported& imported);
 /// SHA-256 of each of Imported::files. Reads all weights. Errors: kUnreadableFile.
 Result<std::map<std::string, std::string>> file_digests(const frontend::Imported& imported);

@@ -35,7 +35,7 @@ double ProfileProblem::step_in_search(const ir::Assignment& assignment) const {
   const auto plan = fold(folded_, assignment);
   if (!plan) return kInfinity;
   return scheduler::step_of_plan(folded_.graph, cluster_, build_options(options_.plan.policy, folded_.graph), *plan,
-                                 scheduler::kMaxSimulatedInProfile, 1);
+                                 scheduler::kMaxSimulatedInProfileSearch, 1);
 }
 
 ir::Cluster ProfileProblem::cluster_for(const Priced& plan, bool* may_run) const {
@@ -54,8 +54,8 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
   if (!folded) return {};
   bool may_run = false;
   const ir::Cluster cluster = cluster_for(*folded, &may_run);
-  const int64_t max_simulated =
-      ir::shares_devices(folded->assignment) ? scheduler::kMaxSimulatedInProfile : scheduler::kMaxSimulatedOfProfile;
+  const int64_t max_simulated = ir::shares_devices(folded->assignment) ? scheduler::kMaxSimulatedInProfileSearch
+                                                                       : scheduler::kMaxSimulatedOfFoundPlan;
   return {.step_seconds =
               scheduler::step_of_plan(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
                                       folded->assignment, max_simulated, 1),

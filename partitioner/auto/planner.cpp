@@ -56,7 +56,7 @@ class AutoPlanner {
     };
     for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
-    on_classes_alone(best);
+    on_kinds_alone(best);
     for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
     // 2bw's limits on depth and devices.
@@ -116,12 +116,14 @@ class AutoPlanner {
   bool is_large() const { return request_.graph->nodes.size() > kManyNodes; }
 
   /// Where devices differ, the slow ones may be best left out: plans on the others, to climb from too.
-  void on_classes_alone(std::optional<PlanAnswer>& best) {
-    for (const char* name : {"graphpipe", "sequential"})
-      for (PlanAnswer& answer : ask_on_classes(*find_planner(name), rest_of(best))) {
+  void on_kinds_alone(std::optional<PlanAnswer>& best) {
+    for (const char* name : {"graphpipe", "sequential"}) {
+      if (is_large() || deadline_.passed()) return;
+      for (PlanAnswer& answer : ask_on_kinds(*find_planner(name), rest_of(best)).answers) {
         starts_.push_back(answer.candidates.front().assignment);
         merge_answers(best, std::move(answer));
       }
+    }
   }
 
   /// Where messages and reductions cost more than work, fewer devices are faster, which a search for the smallest

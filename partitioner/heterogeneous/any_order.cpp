@@ -1,6 +1,7 @@
 #include "partitioner/heterogeneous/any_order.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -22,15 +23,18 @@ ir::Cluster in_order(const ir::Cluster& cluster, const Order& order) {
   return result;
 }
 
-/// Whether any two of the devices are as far from each other under their new numbers.
+/// Whether any two of the devices are as far from each other under their new numbers: whether they share the groups of
+/// every level under both.
 bool keeps_links(const ir::Cluster& cluster, const Order& order) {
-  if (cluster.levels.size() == 1) return true;
-  const ir::Cluster renumbered = in_order(cluster, order);
-  for (size_t i = 0; i < order.size(); ++i)
-    for (size_t j = 0; j < i; ++j) {
-      const ir::LinkLevel &link = renumbered.link(DeviceId(i), DeviceId(j)), &own = cluster.link(order[i], order[j]);
-      if (link.bandwidth != own.bandwidth || link.latency != own.latency) return false;
+  for (const ir::LinkLevel& level : cluster.levels) {
+    const auto group = static_cast<size_t>(level.group);
+    std::map<size_t, size_t> old_of, new_of;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const size_t now = i / group, before = order[i].index() / group;
+      if (old_of.emplace(now, before).first->second != before || new_of.emplace(before, now).first->second != now)
+        return false;
     }
+  }
   return true;
 }
 
@@ -47,6 +51,9 @@ class Reordered {
     // Searches go by one price of each node: that of the slowest kind that there is, as in the whole graph.
     take_prices_of(graph_, graph_.kind_of_device[by_speed(graph_, cluster_).back().index()]);
   }
+  /// No plan has a shorter step.
+  double min_step() const { return cost::plan_bound(graph_, cluster_).step(graph_.batch); }
+
   Reordered(const Reordered&) = delete;
   Reordered& operator=(const Reordered&) = delete;
 
@@ -95,46 +102,50 @@ std::vector<Order> orders_of(const PlanRequest& request) {
   return {numbered};
 }
 
-/// The devices of each class, and of the fastest two and more, but not all.
-std::vector<Order> devices_of_classes(const PlanRequest& request) {
-  const std::vector<int> class_of = device_classes(*request.graph, *request.cluster);
+/// The devices of each kind, and of the fastest two kinds and more, but not all; ascending. Kinds differ in speed, not
+/// in memory alone.
+std::vector<Order> devices_of_kinds(const PlanRequest& request) {
+  std::vector<int> kinds;
   std::vector<Order> alone, fastest;
-  std::vector<int> seen;
   for (const DeviceId device : by_speed(*request.graph, *request.cluster)) {
-    const int own = class_of[device.index()];
-    const auto known = std::ranges::find(seen, own) - seen.begin();
-    if (known == std::ssize(seen)) {
-      fastest.push_back(fastest.empty() ? Order() : fastest.back());
-      seen.push_back(own);
+    const auto& kind_of = request.graph->kind_of_device;
+    const int kind = device.index() < kind_of.size() ? kind_of[device.index()] : 0;
+    const auto known = std::ranges::find(kinds, kind) - kinds.begin();
+    if (known == std::ssize(kinds)) {
+      kinds.push_back(kind);
       alone.emplace_back();
+      fastest.push_back(fastest.empty() ? Order() : fastest.back());
     }
     alone[static_cast<size_t>(known)].push_back(device);
     fastest.back().push_back(device);
   }
   if (alone.size() < 2) return {};
   alone.insert(alone.end(), fastest.begin() + 1, fastest.end() - 1);
+  for (Order& devices : alone) std::ranges::sort(devices);
   return alone;
 }
 
 }  // namespace
 
-std::vector<PlanAnswer> ask_on_classes(const PlannerEntry& planner, const PlanRequest& request) {
-  std::vector<PlanAnswer> answers;
-  if (!devices_differ(*request.graph, *request.cluster)) return answers;
+AnswersOfKinds ask_on_kinds(const PlannerEntry& planner, const PlanRequest& request) {
+  AnswersOfKinds found;
   const Stopwatch watch;
   const double bound = cost::plan_bound(*request.graph, *request.cluster).time_per_sample();
   double known = request.known_step;
-  for (Order devices : devices_of_classes(request)) {
-    std::ranges::sort(devices);
+  for (const Order& devices : devices_of_kinds(request)) {
     if (!keeps_links(*request.cluster, devices)) continue;
-    const double left = std::max(0.0, request.time_limit - watch.seconds());
-    Result<PlanAnswer> answer = Reordered(request, devices).ask(planner, left, known);
-    if (!answer) continue;  // too few devices for what is asked, or no plan that is shorter
+    const Reordered part(request, devices);
+    if (part.min_step() >= known) continue;
+    Result<PlanAnswer> answer = part.ask(planner, std::max(0.0, request.time_limit - watch.seconds()), known);
+    if (!answer) {  // too few devices for what is asked, no plan that is shorter, or no time
+      found.complete = found.complete && answer.problems().front().code != Code::kInterrupted;
+      continue;
+    }
     known = std::min(known, answer->candidates.front().step_seconds);
     answer->bound = std::min(answer->bound, bound);  // what others could do on all devices
-    answers.push_back(std::move(*answer));
+    found.answers.push_back(std::move(*answer));
   }
-  return answers;
+  return found;
 }
 
 Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanRequest& request) {
@@ -159,12 +170,14 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
     }
     for (const char* name : {"graphpipe", "sequential"}) take(orders[i], *find_planner(name));
   }
-  // `auto` asks others for classes of devices; originals, and planners that are to use all devices, leave none out.
+  // `auto` asks others for kinds of devices; originals, and planners that are to use all devices, leave none out.
   if (!planner.traits.asks_others && !planner.traits.uses_all_devices && planner.search == nullptr) {
     PlanRequest rest = request;
     rest.time_limit = left();
     if (best) rest.known_step = best->candidates.front().step_seconds;
-    for (PlanAnswer& answer : ask_on_classes(planner, rest)) merge_answers(best, std::move(answer));
+    AnswersOfKinds of_kinds = ask_on_kinds(planner, rest);
+    for (PlanAnswer& answer : of_kinds.answers) merge_answers(best, std::move(answer));
+    if (best) best->complete = best->complete && of_kinds.complete;
   }
   if (!best) return first;
   best->search_seconds = watch.seconds();

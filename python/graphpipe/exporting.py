@@ -99,8 +99,8 @@ def _way_out(error: Exception) -> str:
     """Of refusals whose words do not say what to do."""
     if "_detect_is_causal_mask" not in "".join(traceback.format_exception(type(error), error, error.__traceback__)):
         return ""
-    return ("an nn.Transformer looks into its mask to see whether it is causal; call it with is_causal=False, which takes the mask "
-            "as it is. ")
+    return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
+            "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
 
 
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,

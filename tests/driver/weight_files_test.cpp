@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -267,6 +268,43 @@ TEST_CASE("the manifest has the digest of a data file") {
   CHECK(entry->size == 2 * kBytes);
   // sha256sum of 512 bytes of 2.
   CHECK(entry->sha256 == "1bd8d04bb127c9dbdb406c3c213b202c84dc75f122ecd553b02fb322bffafdc9");
+}
+
+TEST_CASE("a plan does not hold for another shape in a data file") {
+  const TemporaryFolder folder;
+  const std::string model = folder / "model.onnx", plan = folder / "plan.json";
+  pb::ModelProto read = graphpipe::testing::parse_onnx_text(
+      R"(g (float[N,8] x, int64[3] s) => (float[N,4] y) {
+        w = Constant<value = float[8,8] {1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8,
+                                         1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8, 1,2,3,4,5,6,7,8}>()
+        last = Constant<value_ints = [2]>()
+        h = MatMul(x, w)
+        r = Reshape(h, s)
+        y = ReduceMean<keepdims = 0>(r, last) })");
+  read.mutable_graph()->mutable_input()->DeleteSubrange(1, 1);
+  pb::TensorProto& shape = *read.mutable_graph()->add_initializer();
+  shape.set_name("s");
+  shape.set_data_type(pb::TensorProto::INT64);
+  shape.add_dims(3);
+  shape.set_data_location(pb::TensorProto::EXTERNAL);
+  auto& location = *shape.add_external_data();
+  location.set_key("location");
+  location.set_value("s.bin");
+  std::ofstream(model, std::ios::binary) << read.SerializeAsString();
+  const auto write = [&](int64_t rows, int64_t columns) {
+    const std::array<int64_t, 3> sizes = {0, rows, columns};
+    folder.write("s.bin", std::string(reinterpret_cast<const char*>(sizes.data()), sizeof sizes));
+  };
+  write(4, 2);
+  const Answer planned = ask(
+      {"plan", model, "--cluster", "default", "--devices", "1", "--batch", "4", "--loss", "mse:y,t", "-o", plan, "-q"});
+  CAPTURE(planned.err);
+  REQUIRE(planned.code == 0);
+  CHECK(ask({"simulate", plan, "-q"}).code == 0);
+  write(2, 4);
+  const Answer other = ask({"simulate", plan, "-q"});
+  CHECK(other.code == 3);
+  CHECK(holds(other.err, "its digest differs"));
 }
 
 TEST_CASE("a plan holds for other weights of the same model, and not for a data file of another size") {

@@ -1,0 +1,62 @@
+// What a policy asks of plans reaches the planners and their evaluation.
+
+#include "partitioner/plan_for_policy.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/cluster.h"
+#include "tests/support/plan_graphs.h"
+
+namespace graphpipe::partitioner {
+namespace {
+
+bool in_turns(const ir::Assignment& plan) {
+  for (const ir::StageChoice& choice : plan.choice)
+    if (choice.devices.size() > 1 && choice.mode != ir::ReplicaMode::kRoundRobin) return false;
+  return true;
+}
+
+TEST_CASE("replicas take turns in every plan that is timed or returned, where the policy lets them") {
+  const ir::PlanGraph graph = tests::chain_graph(4);
+  const ir::Cluster cluster = ir::equal_devices(2);
+  for (const char* planner : {"data-parallel", "auto"}) {
+    CAPTURE(planner);
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    int timed = 0, divided = 0;
+    request.evaluate = [&](const ir::Assignment& plan) {
+      ++timed;
+      divided += in_turns(plan) ? 0 : 1;
+      return plan.choice.size() == 1 ? 1.0 : 2.0;
+    };
+    const auto plans = plan_for_policy(planner, request, {.takes_turns = true});
+    REQUIRE(plans.ok());
+    CHECK(timed > 0);
+    CHECK(divided == 0);
+    CHECK(plans->answer.candidates.front().assignment.choice.size() == 1);
+    for (const PlanCandidate& candidate : plans->answer.candidates) CHECK(in_turns(candidate.assignment));
+    if (plans->several_stages) CHECK(in_turns(*plans->several_stages));
+  }
+}
+
+TEST_CASE("where the policy is to be found, the orders of the best few plans are searched to the end, and decide") {
+  const ir::PlanGraph graph = tests::chain_graph(6);
+  const ir::Cluster cluster = ir::equal_devices(3);
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  request.evaluate = [](const ir::Assignment& plan) { return 1e6 + static_cast<double>(plan.choice.size()); };
+  int asked = 0;
+  const auto to_end = [&](const ir::Assignment& plan) {
+    ++asked;
+    return plan.choice.size() > 1 ? 5e5 : 9e6;
+  };
+  const auto plans = plan_for_policy("graphpipe", request, {.evaluate_to_end = to_end});
+  REQUIRE(plans.ok());
+  REQUIRE(plans->answer.candidates.size() > 1);
+  CHECK(asked >= 1);
+  CHECK(asked <= 4);
+  // By `evaluate` one stage is best.
+  CHECK(plans->answer.candidates.front().assignment.choice.size() > 1);
+  CHECK(plans->answer.candidates.front().step_seconds == 5e5);
+}
+
+}  // namespace
+}  // namespace graphpipe::partitioner
