@@ -7,6 +7,7 @@
 
 #include "cost/lower_bound.h"
 #include "partitioner/auto/planner.h"
+#include "partitioner/candidates.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "support/stopwatch.h"
 
@@ -52,7 +53,11 @@ class Reordered {
     take_prices_of(graph_, graph_.kind_of_device[by_speed(graph_, cluster_).back().index()]);
   }
   /// No plan has a shorter step.
-  double min_step() const { return cost::plan_bound(graph_, cluster_).step(graph_.batch); }
+  double min_step() const {
+    PlanRequest asked = request_;
+    asked.graph = &graph_;
+    return min_step_of_plans(asked, cluster_);
+  }
 
   Reordered(const Reordered&) = delete;
   Reordered& operator=(const Reordered&) = delete;
