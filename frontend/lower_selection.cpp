@@ -273,10 +273,6 @@ ModelText origin_of_mask(NodeContext context) {
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether rows that the file sees as `shape` have the axes of the box in place of their axis of places.
 bool has_places_of(const Shape& places, const Shape& shape, const Selected& selected, const Shape& box) {
   if (selected.axis >= shape.size() || selected.outer > selected.axis || selected.outer >= box.size()) return false;

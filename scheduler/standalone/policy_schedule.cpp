@@ -128,9 +128,7 @@ std::vector<std::vector<std::string>> stage_lists(const StageGraph& graph, const
     const Item& item = items[static_cast<ItemIndex>(i)];
     starts[item.stage].push_back(item.range.first);
   }
-  for (std::vector<int64_t>& list : starts) {
-    sort_unique(list);
-  }
+  for (std::vector<int64_t>& list : starts) sort_unique(list);
   std::vector<std::vector<std::string>> lists(graph.stages.size());
   for (const ir::Program& program : schedule.programs)
     for (const Action& action : program.actions) {
