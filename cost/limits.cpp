@@ -180,7 +180,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
     return {LimitKind::kMemory, time.busiest, share,
             text("memory, ", percent(share), " % of the step; too few samples fit in flight to keep ",
                  stage_words(graph, time.busiest), " busy: ", mebibytes(lacking_for_full_speed(graph, cluster, costs)),
-                 " more on the fullest device, or recomputing, would lift it")};
+                 " more on the fullest device, or stages that recompute, which --planner auto tries, would lift it")};
   }
   const double ends = time.warm_up + time.drain;
   if (update > std::max({time.busiest_seconds, ends, time.reduce}))

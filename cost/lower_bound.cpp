@@ -199,6 +199,36 @@ double min_work(const ir::PlanGraph& graph, Samples most) {
   return seconds * static_cast<double>(graph.batch.count);
 }
 
+namespace {
+
+double fastest(const UpdateWork& work, const ir::Cluster& cluster) {
+  double seconds = kInfinity;
+  for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
+    seconds = std::min(seconds, update_time(work, cluster, device).count);
+  return seconds;
+}
+
+/// Every weight that is trained, on one device each.
+UpdateWork min_updates(const ir::PlanGraph& graph) {
+  IdMap<ir::WeightGroupId, bool> is_trained(graph.weight_groups.size(), false);
+  for (const ir::PlanNode& node : graph.nodes)
+    for (const ir::WeightGroupId group : node.weights)
+      is_trained[group] = is_trained[group] || (node.has_backward && graph.weight_groups[group].trainable);
+  UpdateWork work;
+  for (const ir::WeightGroupId id : ids<ir::WeightGroupId>(graph.weight_groups.size())) {
+    if (!is_trained[id]) continue;
+    const ir::WeightGroup& group = graph.weight_groups[id];
+    const auto bytes = static_cast<double>(updated_bytes(group, 1, graph.batch).count);
+    ++work.tensors;
+    work.bytes += bytes;
+    work.traffic += group.update_passes * bytes;
+    work.flops += group.update_flops;
+  }
+  return work;
+}
+
+}  // namespace
+
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
   PlanBound bound;
   const double devices = static_cast<double>(cluster.devices.size());
@@ -222,6 +252,8 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     bound.critical_path = std::max(bound.critical_path, below[id]);
   }
   if (!count.empty()) bound.work = shared_work(graph, count);
+  // Of several kinds, those that compute slowly may do all updates beside the work of the others.
+  if (count.empty()) bound.updates = fastest(min_updates(graph), cluster) / devices;
   return bound;
 }
 

@@ -23,10 +23,12 @@ struct PlanBound {
   double work = 0;           // seconds per sample: all work over all devices
   double largest_node = 0;   // seconds per sample: the largest node at its best replica count
   double critical_path = 0;  // seconds: the longest forward and input-gradient path of one sample
+  double updates = 0;        // seconds: those of all weights, once, over all devices; of devices of one kind
   /// GraphPipe's objective: seconds per sample.
   double time_per_sample() const { return std::max(work, largest_node); }
   double step(Samples batch) const {
-    return std::max(time_per_sample() * static_cast<double>(batch.count), critical_path);
+    const auto samples = static_cast<double>(batch.count);
+    return std::max({work * samples + updates, largest_node * samples, critical_path});
   }
 };
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster);

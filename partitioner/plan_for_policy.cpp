@@ -39,7 +39,7 @@ class PolicySearch {
     if (traits_.asks_others) {
       PlanRequest bounded = request_;
       bounded.flows = needs_.flows;
-      set_own_terms(bounded, answer);
+      set_own_objectives(bounded, answer);
       plans.several_stages = best_of_several_stages(request_, watch_, answer);
     }
     plans.answer = std::move(answer);

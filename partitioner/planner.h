@@ -65,7 +65,14 @@ struct PlanMeasure {
   bool fits = true;
 };
 
-struct PlanRequest {
+/// When a search ends at the latest, with the best plan that it has.
+struct SearchTime {
+  double time_limit = kInfinity;
+  /// Set by another thread; may be null.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+struct PlanRequest : SearchTime {
   /// Needs: both outlive the call and pass their verifiers.
   const ir::PlanGraph* graph = nullptr;
   const ir::Cluster* cluster = nullptr;
@@ -81,9 +88,6 @@ struct PlanRequest {
   bool limit_memory = true;
   /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
   bool shard_optimizer_state = false;
-  double time_limit = kInfinity;
-  /// Set by another thread to end the search with the best plan so far; may be null.
-  const std::atomic<bool>* cancel = nullptr;
   /// Threads of the search. The plan does not depend on it.
   int threads = 1;
   /// Seconds of one step of a plan, or infinity for a plan that cannot be used; empty: cost::iteration_time. Asked of
@@ -114,12 +118,15 @@ struct PlanRequest {
   bool accelerators_only = false;
 };
 
-/// A planner's own number for a plan, and its bound on that of any plan, in `unit`.
-struct OwnTerms {
+/// A planner's own number for a plan.
+struct OwnObjective {
+  /// In `unit`, and a proven bound that no plan of the planner's search space beats.
   double objective = 0, bound = 0;
-  /// Relative distance from the bound.
-  double gap = 0;
-  std::string_view unit;
+  /// "s/sample", "s", "ms", "us", "speed-up", "1/s".
+  std::string_view unit = {};
+  bool larger_is_better = false;
+  /// Relative distance from the bound, zero where the plan is proven best.
+  double gap() const;
   /// Whether the plan fits as the project counts memory that the profile comes from.
   bool fits = false;
 };
@@ -132,23 +139,27 @@ struct PlanCandidate {
   /// What `evaluate` said: seconds of one step.
   double step_seconds = 0;
   /// Where the planner goes by another number than `objective`.
-  std::optional<OwnTerms> own = {};
+  std::optional<OwnObjective> own = {};
   /// Of plans of profiles: what PlanRequest::measure said.
   bool fits = true;
 };
 
-struct PlanAnswer {
-  /// At least one, best step first; ties go to the lower objective, then to the earlier found.
-  std::vector<PlanCandidate> candidates;
-  /// The smallest objective among the candidates, and a proven bound on that of any plan, seconds per sample.
-  double objective = 0, bound = 0;
-  double gap() const { return bound > 0 ? objective / bound - 1 : 0; }
-  /// False where a limit or `cancel` ended the search; `stopped` may say which, in words, or who found the plan.
+/// How a search went.
+struct SearchRecord {
+  /// False where a limit or `cancel` ended it; `stopped` may say which, in words, or who found the plan.
   bool complete = true;
   std::string stopped = {};
   /// Of searches over sets of layers: sets visited, and pairs of them tried as stages.
   int64_t states = 0, pairs = 0;
   double search_seconds = 0;
+};
+
+struct PlanAnswer : SearchRecord {
+  /// At least one, best step first; ties go to the lower objective, then to the earlier found.
+  std::vector<PlanCandidate> candidates;
+  /// The smallest objective among the candidates, and a proven bound on that of any plan, seconds per sample.
+  double objective = 0, bound = 0;
+  double gap() const { return bound > 0 ? objective / bound - 1 : 0; }
 };
 
 struct UnitRequest;

@@ -186,6 +186,8 @@ int64_t usual_micro_batch(int64_t batch) {
   return size;
 }
 
+double OwnObjective::gap() const { return larger_is_better ? gap_over(bound, objective) : gap_over(objective, bound); }
+
 double gap_over(double value, double bound) {
   if (value <= bound) return 0;
   return bound > 0 ? value / bound - 1 : kInfinity;

@@ -5,6 +5,7 @@
 
 #include "driver/cli/usage.h"
 #include "driver/pipeline/model_spec.h"
+#include "partitioner/planner.h"
 #include "wire/optimizers.h"
 
 namespace graphpipe::driver {
@@ -179,7 +180,10 @@ constexpr OptionNeed kSearch = {[](const Options& options) { return options.plan
                                 "--plan gives the plan, and it is used as it is",
                                 "leave it out, or edit the plan file"};
 constexpr OptionNeed kSearchOrManual = {
-    [](const Options& options) { return options.plan.plan.empty() || options.plan.planner == "manual"; },
+    [](const Options& options) {
+      const partitioner::PlannerEntry* planner = partitioner::find_planner(options.plan.planner);
+      return options.plan.plan.empty() || (planner != nullptr && planner->traits.is_given);
+    },
     kSearch.otherwise, kSearch.hint};
 constexpr OptionNeed kSearchOrUnits = {
     [](const Options& options) { return options.plan.plan.empty() || options.foreign.format != "graphpipe"; },
@@ -242,8 +246,10 @@ Status check_run_flags(const Options& options, const RunFacts& facts) {
   if (options.given.contains("--steps") && options.given.contains("--epochs"))
     problems.push_back(usage("--epochs", "--steps says already when to end", "give one of them"));
   const std::string at_odds = wire::flags_at_odds(options.run);
-  if (!at_odds.empty())
-    problems.push_back(usage(at_odds.substr(0, at_odds.find(' ')), at_odds, "leave one out, or change it"));
+  const std::string flag = at_odds.substr(0, at_odds.find(' '));
+  // What a flag would need says nothing where the folder has no use for it.
+  const bool is_told = std::ranges::any_of(problems, [&](const Diagnostic& told) { return told.origin.raw() == flag; });
+  if (!at_odds.empty() && !is_told) problems.push_back(usage(flag, at_odds, "leave one out, or change it"));
   return as_status(std::move(problems));
 }
 

@@ -90,10 +90,13 @@ Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
-  return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
-                    .origin = ModelText(kCalibrationProgram),
-                    .message = text("this machine could not be measured: exit code ", outcome.exit_code),
-                    .hint = "its messages on stderr say why; `--cluster default` plans with documented constants"};
+  Diagnostics problems = outcome.problems;
+  problems.insert(problems.begin(),
+                  {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+                   .origin = ModelText(kCalibrationProgram),
+                   .message = text("this machine could not be measured: exit code ", outcome.exit_code),
+                   .hint = "its messages on stderr say why; `--cluster default` plans with documented constants"});
+  return problems;
 }
 
 // Reads these numbers; false where one is missing, negative or not finite.

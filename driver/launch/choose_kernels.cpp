@@ -51,10 +51,13 @@ Status choose_kernels(const std::string& folder) {
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, 1, run));
   if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
     return write_if_changed(path, outcome.report);
-  return Diagnostic{.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
-                    .origin = ModelText(folder),
-                    .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
-                    .hint = "its messages on stderr say why; GRAPHPIPE_CALIBRATION=default leaves it out"};
+  Diagnostics problems = outcome.problems;
+  problems.insert(problems.begin(),
+                  {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+                   .origin = ModelText(folder),
+                   .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
+                   .hint = "its messages on stderr say why; GRAPHPIPE_CALIBRATION=default leaves it out"});
+  return problems;
 }
 
 }  // namespace graphpipe::driver

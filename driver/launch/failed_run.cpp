@@ -1,5 +1,7 @@
 #include "driver/launch/failed_run.h"
 
+#include <algorithm>
+
 #include "driver/launch/process.h"
 #include "wire/exit_codes.h"
 
@@ -11,7 +13,7 @@ struct Failure {
   const char* hint;
 };
 
-// Standard error of the programs is ours, so their messages have been printed: each names its place and its cause.
+// Messages of the programs are on standard error too, by us or, from a library or the system, by themselves.
 Failure failure_of(int exit_code) {
   switch (exit_code) {
     case wire::kExitCheckFailed:
@@ -36,12 +38,16 @@ Failure failure_of(int exit_code) {
 
 }  // namespace
 
-Diagnostic failed_run(const RunOutcome& outcome, std::string_view what, const std::string& place) {
+Diagnostics failed_run(const RunOutcome& outcome, std::string_view what, const std::string& place) {
   const Failure failure = interrupted() ? Failure{Code::kInterrupted, "start it again"} : failure_of(outcome.exit_code);
-  return Diagnostic{.code = failure.code,
-                    .origin = ModelText(place),
-                    .message = text(what, " ended with exit code ", outcome.exit_code),
-                    .hint = failure.hint};
+  Diagnostics problems = outcome.problems;
+  problems.push_back({.code = failure.code,
+                      .origin = ModelText(place),
+                      .message = text(what, " ended with exit code ", outcome.exit_code),
+                      .hint = failure.hint});
+  std::stable_partition(problems.begin(), problems.end(),
+                        [&](const Diagnostic& problem) { return problem.code == failure.code; });
+  return problems;
 }
 
 }  // namespace graphpipe::driver

@@ -145,6 +145,9 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
                        suspended_seconds));
   steps.end();
   report_failures(endings);
+  // Causes before what they led to, however the lines of the ranks met.
+  std::stable_partition(outcome.problems.begin(), outcome.problems.end(),
+                        [](const Diagnostic& problem) { return problem.code != Code::kPeerFailed; });
   outcome.exit_code = outcome_code(endings);
   return outcome;
 }

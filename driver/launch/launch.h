@@ -14,7 +14,7 @@ struct RunOutcome {
   int exit_code = 0;
   /// Rank 0's report: one JSON object where `json` was asked for, else lines.
   std::string report;
-  /// With `json`: what ended its programs, each problem once.
+  /// What ended its programs, each problem once, those that lost a peer last; nobody has printed them.
   Diagnostics problems = {};
 };
 
@@ -22,7 +22,7 @@ struct RunOutcome {
 wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& plan, bool json);
 
 /// Runs `device_count` device programs, with connections between rank 0 and the others that no other process can reach
-/// and a secret of this run alone. Their talk goes to stderr; rank 0's report is collected and, where `echo` is set,
+/// and a secret of this run alone. Their warnings go to stderr; rank 0's report is collected and, where `echo` is set,
 /// printed as it comes. Where the options ask for a parameter server, its process is one more. When one fails the
 /// others have two seconds, or one where it was killed, to end by themselves; the exit code is that of the first that
 /// failed for a reason of its own. Errors: kEnvironment where a program is missing or no connection can be made. A

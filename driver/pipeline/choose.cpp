@@ -159,16 +159,14 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   if (!found) return with_way_out(found.problems(), options.planner);
   partitioner::PlanAnswer& answer = found->answer;
   partitioner::PlanCandidate& best = answer.candidates.front();
-  const partitioner::OwnTerms busiest_device{.objective = best.objective,
-                                             .bound = answer.bound,
-                                             .gap = answer.bound > 0 ? best.objective / answer.bound - 1 : 0,
-                                             .unit = "s/sample"};
+  const partitioner::OwnObjective busiest_device{
+      .objective = best.objective, .bound = answer.bound, .unit = "s/sample"};
   std::vector<ir::Assignment> others;
   for (size_t i = 1; i <= std::min(kOthers, answer.candidates.size() - 1); ++i)
     others.push_back(std::move(answer.candidates[i].assignment));
   return Choice{.assignment = std::move(best.assignment),
                 .others = std::move(others),
-                .terms = best.own.value_or(busiest_device),
+                .objective = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete,
                 .several_stages = std::move(found->several_stages)};

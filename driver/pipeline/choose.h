@@ -26,7 +26,7 @@ struct Choice {
   /// The next best plans that the planner has at hand, best first.
   std::vector<ir::Assignment> others = {};
   /// What the planner goes by.
-  partitioner::OwnTerms terms;
+  partitioner::OwnObjective objective;
   double search_seconds = 0;
   bool complete = true;
   /// The best plan of several stages, where `auto` chose one stage with replicas.

@@ -49,7 +49,7 @@ struct Pipeline {
   double step_bound = 0, model_bound = 0;
   double search_seconds = 0;
   /// What the planner that was asked went by.
-  partitioner::OwnTerms terms;
+  partitioner::OwnObjective objective;
   /// Of asynchronous schedules.
   std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.

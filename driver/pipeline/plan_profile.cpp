@@ -189,7 +189,7 @@ JsonObject profile_json(const Options& options, const ProfileProblem& problem, c
   JsonObject object;
   object.add("planner", options.plan.plan.empty() ? options.plan.planner : "manual");
   object.add("objective", plan.own->objective).add("unit", std::string(plan.own->unit));
-  object.add("bound", plan.own->bound).add("gap", plan.own->gap).add("stages", stages);
+  object.add("bound", plan.own->bound).add("gap", plan.own->gap()).add("stages", stages);
   object.add("search_seconds", answer.search_seconds).add("simulated_step", plan.step_seconds);
   if (const auto steady = problem.steady_of(plan))
     object.add("steady_step", steady->step_seconds).add("steady_update", steady->update_seconds);
@@ -212,11 +212,11 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
                     text(Terminal::encode(first.label).str().substr(0, 20), " ",
                          Terminal::encode(first.description).str().substr(0, 40))});
   }
-  const partitioner::OwnTerms& own = *plan.own;
+  const partitioner::OwnObjective& own = *plan.own;
   std::string out = table(rows);
   out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n",
                      options.plan.plan.empty() ? options.plan.planner : "manual", own.objective, own.unit, own.bound,
-                     100 * own.gap, human_seconds(answer.search_seconds),
+                     100 * own.gap(), human_seconds(answer.search_seconds),
                      answer.stopped.empty() ? "" : "; " + answer.stopped);
   out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
   if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);

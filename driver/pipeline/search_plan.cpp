@@ -86,7 +86,7 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
   GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
-  pipeline.terms = choice.terms;
+  pipeline.objective = choice.objective;
   choice.others.insert(choice.others.begin(), std::move(choice.assignment));
   GP_TRY_VOID(take_fitting(pipeline, std::move(choice.others), options, search));
   const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
@@ -115,7 +115,7 @@ bool may_be_limited(const Pipeline& pipeline, double part) {
 Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
                             double slack) {
   const double step = pipeline.built.step_seconds();
-  const partitioner::OwnTerms terms = pipeline.terms;
+  const partitioner::OwnObjective objective = pipeline.objective;
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
   const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
   const Status found = plan_for(pipeline, options, ir::with_memory(known.cluster, slack), search);
@@ -124,7 +124,7 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   pipeline.plan = std::move(known);
   pipeline.plan.schedule.reset();
   pipeline.beside = beside;
-  pipeline.terms = terms;
+  pipeline.objective = objective;
   return derive(pipeline);
 }
 

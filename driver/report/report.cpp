@@ -46,12 +46,15 @@ std::string scaled(double value, double base, std::initializer_list<const char*>
 
 }  // namespace
 
+void print_problems(std::string_view verb, const Diagnostics& problems) {
+  for (const Diagnostic& problem : problems) std::cerr << "graphpipe " << verb << ": " << to_line(problem) << "\n";
+}
+
 int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems) {
+  print_problems(verb, problems);
   int code = wire::kExitOk;
-  for (const Diagnostic& problem : problems) {
-    std::cerr << "graphpipe " << verb << ": " << to_line(problem) << "\n";
+  for (const Diagnostic& problem : problems)
     if (problem.severity == Severity::kError && code == wire::kExitOk) code = exit_code_of(problem.code);
-  }
   if (options.json) print_json(verb, {}, problems, false);
   if (interrupted()) return 128 + interrupting_signal();
   return code == wire::kExitOk ? static_cast<int>(wire::kExitInternal) : code;

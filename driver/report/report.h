@@ -11,6 +11,9 @@
 
 namespace graphpipe::driver {
 
+/// Prints problems to stderr, as a verb's.
+void print_problems(std::string_view verb, const Diagnostics& problems);
+
 /// Prints problems to stderr (with --json also a flat object to stdout) and returns the exit code they lead to.
 int report_problems(const Options& options, std::string_view verb, const Diagnostics& problems);
 

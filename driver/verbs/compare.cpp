@@ -28,9 +28,8 @@ namespace {
 // The result of one planner with one policy.
 struct Contender {
   std::string planner, policy;
-  Diagnostics problems;                      // why there is no plan; empty where there is one
-  double objective = 0, bound = 0, gap = 0;  // in the planner's own terms
-  std::string unit;
+  Diagnostics problems;  // why there is no plan; empty where there is one
+  partitioner::OwnObjective own = {};
   double step = 0;                               // simulated seconds
   std::optional<scheduler::SteadyState> steady;  // of asynchronous policies
   int64_t peak_bytes = 0;                        // of the fullest device
@@ -100,10 +99,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   pipeline.search_seconds = 0;
   pipeline.beside.reset();
   GP_TRY_VOID(search_plan(pipeline, plan, nullptr));
-  contender.objective = pipeline.terms.objective;
-  contender.bound = pipeline.terms.bound;
-  contender.gap = pipeline.terms.gap;
-  contender.unit = pipeline.terms.unit;
+  contender.own = pipeline.objective;
   contender.search_seconds = pipeline.search_seconds;
   contender.complete = pipeline.complete;
   contender.step = pipeline.built.step_seconds();
@@ -121,10 +117,7 @@ Status contend(const Options&, const ProfileProblem& problem, Contender& contend
   if (!std::isfinite(plan.step_seconds)) {
     GP_TRY_VOID(problem.schedule_problems(plan));
   }
-  contender.objective = plan.own->objective;
-  contender.bound = plan.own->bound;
-  contender.gap = plan.own->gap;
-  contender.unit = plan.own->unit;
+  contender.own = *plan.own;
   contender.step = plan.step_seconds;
   contender.steady = problem.steady_of(plan);
   contender.stages = plan.assignment.choice.size();
@@ -195,8 +188,9 @@ JsonObject contender_json(const Contender& contender, bool best) {
   object.add("planner", contender.planner).add("policy", contender.policy);
   if (!contender.problems.empty())
     return object.add("error", Terminal::encode_text(contender.problems.front().message).str());
-  object.add("objective", contender.objective).add("unit", contender.unit).add("bound", contender.bound);
-  object.add("gap", contender.gap).add("simulated_step", contender.step);
+  const partitioner::OwnObjective& own = contender.own;
+  object.add("objective", own.objective).add("unit", std::string(own.unit)).add("bound", own.bound);
+  object.add("gap", own.gap()).add("simulated_step", contender.step);
   if (contender.steady)
     object.add("steady_step", contender.steady->step_seconds).add("steady_update", contender.steady->update_seconds);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);

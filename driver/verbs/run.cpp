@@ -79,6 +79,7 @@ Result<RunOutcome> launch_again(const Options& options, int device_count, wire::
   for (int left = options.restarts;; --left) {
     GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
     if (outcome.exit_code != wire::kExitPeerFailed || left == 0 || interrupted()) return outcome;
+    print_problems("run", outcome.problems);
     std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1 << "\n";
     // A run that began from another folder's checkpoint does so again until it has one of its own.
     if (run.checkpoint.resume.empty() || holds_checkpoint(run.checkpoint.folder))
@@ -147,12 +148,10 @@ int run_run(const Options& options) {
                              {usage(flag, "the run computes and is not paced", "leave it out, or add --pace")});
   const Result<RunOutcome> outcome = run_plan_folder(options);
   if (!outcome) return report_problems(options, "run", outcome.problems());
+  print_problems("run", outcome->problems);
   // The programs print the report themselves. If they ended before that, a report of how they ended takes its place.
-  if (outcome->exit_code != wire::kExitOk && options.json && outcome->report.empty()) {
-    Diagnostics problems = outcome->problems;
-    problems.push_back(failed_run(*outcome, "the run", options.input));
-    print_json("run", {}, problems, false);
-  }
+  if (outcome->exit_code != wire::kExitOk && options.json && outcome->report.empty())
+    print_json("run", {}, failed_run(*outcome, "the run", options.input), false);
   return outcome->exit_code;
 }
 

@@ -73,7 +73,7 @@ void NarrowedSearch::go_on(double known) {
 Result<PlanAnswer> NarrowedSearch::answer() {
   if (!best_) return refusals_;
   if (is_over()) best_->complete = false;
-  set_own_terms(request_, *best_);  // the bounds of the narrower searches do not hold for all plans
+  set_own_objectives(request_, *best_);  // the bounds of the narrower searches do not hold for all plans
   best_->search_seconds = watch_.seconds();
   return std::move(*best_);
 }

@@ -77,7 +77,7 @@ class AutoPlanner {
         take(std::move(answer));
     if (!best) return first_of_each_kind(std::move(refusals), deadline_.passed());
     best->complete = best->complete && !deadline_.passed();
-    set_own_terms(request_, *best);
+    set_own_objectives(request_, *best);
     best->search_seconds = watch_.seconds();
     return std::move(*best);
   }
@@ -257,15 +257,12 @@ void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer) {
   });
 }
 
-void set_own_terms(const PlanRequest& request, PlanAnswer& answer) {
+void set_own_objectives(const PlanRequest& request, PlanAnswer& answer) {
   const cost::PlanBound bound = cost::plan_bound(*request.graph, *request.cluster);
   const double least = min_step_of_plans(request, *request.cluster);
   answer.bound = bound.time_per_sample();
-  for (PlanCandidate& candidate : answer.candidates) {
-    const double step = candidate.step_seconds;
-    candidate.own = {
-        .objective = step, .bound = least, .gap = least > 0 ? std::max(0.0, step / least - 1) : 0, .unit = "s"};
-  }
+  for (PlanCandidate& candidate : answer.candidates)
+    candidate.own = {.objective = candidate.step_seconds, .bound = least, .unit = "s"};
 }
 
 Result<PlanAnswer> search_as_asked(const PlanRequest& request) { return AutoPlanner(request).run(); }

@@ -22,7 +22,7 @@ Result<PlanAnswer> plan_auto(const PlanRequest& request);
 Result<PlanAnswer> search_as_asked(const PlanRequest& request);
 
 /// The step as objective, and the bounds of the whole request.
-void set_own_terms(const PlanRequest& request, PlanAnswer& answer);
+void set_own_objectives(const PlanRequest& request, PlanAnswer& answer);
 
 /// Adds the candidates of one answer to those of another, the best step first.
 void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer);

@@ -113,11 +113,7 @@ class BestOfAll {
     if (!finder.empty()) best.stopped = "found by " + finder;
     best.objective = plan.step_seconds;
     best.bound = is_bounded ? bound : 0;
-    plan.own = {.objective = best.objective,
-                .bound = best.bound,
-                .gap = gap_over(best.objective, best.bound),
-                .unit = "s",
-                .fits = plan.fits};
+    plan.own = {.objective = best.objective, .bound = best.bound, .unit = "s", .fits = plan.fits};
     best.search_seconds = deadline_.seconds();
     best.complete = complete;
   }

@@ -55,18 +55,18 @@ class SizeSweep {
     Result<PlanAnswer> found = candidates_.answer(!deadline_.passed(), watch_.seconds());
     if (!found.ok() && !other_counts_.empty()) return no_such_count();
     GP_TRY(PlanAnswer answer, std::move(found));
-    for (PlanCandidate& candidate : answer.candidates) candidate.own = own_terms_of(candidate.assignment);
+    for (PlanCandidate& candidate : answer.candidates) candidate.own = own_objective(candidate.assignment);
     return answer;
   }
 
  private:
-  /// The terms of the plan's micro-batch size, that of the stages that do not work on the whole batch.
-  OwnTerms own_terms_of(const ir::Assignment& assignment) const {
+  /// That of the plan's micro-batch size, which is that of the stages that do not work on the whole batch.
+  OwnObjective own_objective(const ir::Assignment& assignment) const {
     for (const ir::StageChoice& choice : assignment.choice)
-      if (const auto terms = own_terms_.find(choice.micro_batch);
-          choice.micro_batch < graph_.batch && terms != own_terms_.end())
-        return terms->second;
-    return own_terms_.rbegin()->second;
+      if (const auto found = objective_at_.find(choice.micro_batch);
+          choice.micro_batch < graph_.batch && found != objective_at_.end())
+        return found->second;
+    return objective_at_.rbegin()->second;
   }
 
   /// These searches know no number of stages: of each micro-batch size they find the plan that is best by their terms.
@@ -136,8 +136,7 @@ class SizeSweep {
       return;
     }
     candidates_.add(expand(small_, request_.graph->nodes.size(), assignment));
-    own_terms_[micro_batch] = {
-        .objective = answer.objective, .bound = answer.bound, .gap = answer.gap(), .unit = answer.unit};
+    objective_at_[micro_batch] = answer;
   }
 
   const PlannerEntry& entry_;
@@ -146,7 +145,7 @@ class SizeSweep {
   const ir::PlanGraph& graph_;
   Candidates candidates_;
   /// Per micro-batch size, of which each offers one plan.
-  std::map<Samples, OwnTerms> own_terms_;
+  std::map<Samples, OwnObjective> objective_at_;
   std::set<size_t> other_counts_;  // stages of plans that have not as many as were asked for
   Deadline deadline_;
   const Stopwatch watch_;

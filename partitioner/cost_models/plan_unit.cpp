@@ -50,18 +50,10 @@ class UnitPlanner {
 
   Result<PlanAnswer> run() const {
     GP_TRY(const UnitAnswer found, search_unit(planner_, asked()));
-    PlanAnswer answer{.objective = found.objective,
-                      .bound = found.bound,
-                      .complete = found.complete,
-                      .stopped = found.stopped,
-                      .states = found.states,
-                      .pairs = found.pairs,
-                      .search_seconds = found.search_seconds};
-    const OwnTerms own{.objective = found.objective,
-                       .bound = found.bound,
-                       .gap = found.gap(),
-                       .unit = found.unit,
-                       .fits = fits(found)};
+    PlanAnswer answer{.objective = found.objective, .bound = found.bound};
+    static_cast<SearchRecord&>(answer) = found;
+    OwnObjective own = found;
+    own.fits = fits(found);
     answer.candidates.push_back({.assignment = assignment_of(found.plan), .objective = found.objective, .own = own});
     return answer;
   }
@@ -70,13 +62,12 @@ class UnitPlanner {
   UnitRequest asked() const {
     UnitRequest asked;
     static_cast<OriginalOptions&>(asked) = request_.original;
+    static_cast<SearchTime&>(asked) = request_;
     asked.prices = &prices_;
     asked.machine = machine_;
     asked.machines = machine_ends(request_);
     asked.replication = request_.replication;
     asked.micro_batches = request_.graph->batch.count;
-    asked.time_limit = request_.time_limit;
-    asked.cancel = request_.cancel;
     return asked;
   }
 

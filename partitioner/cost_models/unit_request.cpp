@@ -4,8 +4,6 @@
 
 namespace graphpipe::partitioner {
 
-double UnitAnswer::gap() const { return larger_is_better ? gap_over(bound, objective) : gap_over(objective, bound); }
-
 Result<UnitAnswer> search_unit(const PlannerEntry& planner, const UnitRequest& request) {
   GP_CHECK(planner.search != nullptr && request.prices != nullptr && !request.machine.levels.empty());
   GP_TRY(UnitAnswer answer, planner.search(request));

@@ -34,7 +34,7 @@ struct MachineLevels {
   }
 };
 
-struct UnitRequest : OriginalOptions {
+struct UnitRequest : OriginalOptions, SearchTime {
   /// Needs: outlives the call; at least one node.
   const UnitPrices* prices = nullptr;
   /// At least one level. Planners that know one bandwidth take the first level's.
@@ -45,15 +45,12 @@ struct UnitRequest : OriginalOptions {
   int64_t micro_batches = 1;
   /// Devices up to the end of each machine: {8, 16} are two of eight (DAPPLE). Empty: one machine.
   std::vector<int> machines;
-  /// Seconds, and bytes for tables; the search stops at either with its best plan and a bound.
-  double time_limit = kInfinity;
+  /// Bytes for tables; the search stops there too, with its best plan and a bound.
   double memory_budget = 800e6;
   /// Where nothing fits, the error says how much memory is missing; to find out takes some searches more.
   bool measure_shortfall = true;
   /// Pairs of sets that one search may look at.
   int64_t max_pairs = 2'500'000'000;
-  /// Set by another thread to end the search; may be null.
-  const std::atomic<bool>* cancel = nullptr;
 };
 
 /// PipeDream on nested levels: stages [first, first + count) form one stage of an outer level of the machine, copied
@@ -66,7 +63,7 @@ struct StageGroup {
   bool operator==(const StageGroup&) const = default;
 };
 
-struct UnitAnswer {
+struct UnitAnswer : SearchRecord, OwnObjective {
   /// Of the nodes of the prices' graph. Stages in an order in which every edge leads to the same or a later one, except
   /// where the terms allow what is not convex; micro-batches are one unit.
   ir::Assignment plan;
@@ -74,19 +71,6 @@ struct UnitAnswer {
   std::vector<StageGroup> groups;
   /// What the objective is made of: enough to compute it again from a plan.
   CostModel model;
-  /// In `unit`, and a proven bound that no plan of the planner's search space beats.
-  double objective = 0, bound = 0;
-  /// "ms", "s", "us", "speed-up", "1/s".
-  std::string_view unit = "ms";
-  bool larger_is_better = false;
-  /// Relative distance from the bound, zero where the plan is proven best.
-  double gap() const;
-  /// False where a limit ended the search; `stopped` says which, in words.
-  bool complete = true;
-  std::string stopped;
-  /// Sets of nodes visited, and pairs of them tried as stages.
-  int64_t states = 0, pairs = 0;
-  double search_seconds = 0;
 };
 
 /// Runs the search of a planner and checks its answer with check_unit_plan. Needs: the planner has a search. Errors:

@@ -84,11 +84,11 @@ void end_after_epochs(wire::RunOptions& options) {
   if (!at_odds.empty()) fail(Code::kUsage, at_odds, "leave one out, or change it");
 }
 
-/// A launcher that writes a report as JSON hears of them too.
+/// A launcher tells of them itself, of what several ranks find once.
 int report(const Diagnostics& diagnostics, const wire::RunOptions& options) {
-  if (options.launch.parent != 0 && options.output.json)
-    for (const Diagnostic& diagnostic : diagnostics) std::printf("%s\n", wire::problem_line(diagnostic).c_str());
-  return report(diagnostics);
+  if (options.launch.parent == 0) return report(diagnostics);
+  for (const Diagnostic& diagnostic : diagnostics) std::printf("%s\n", wire::problem_line(diagnostic).c_str());
+  return exit_code_of(diagnostics.front().code);
 }
 
 int run_caught(const std::function<void()>& body, const std::function<std::string()>& where,

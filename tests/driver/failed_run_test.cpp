@@ -46,13 +46,26 @@ TEST_CASE("a failed run leads to the exit code of its programs, each with someth
   for (const int code : {wire::kExitCheckFailed, wire::kExitUsage, wire::kExitInputRefused, wire::kExitEnvironment,
                          wire::kExitPeerFailed, wire::kExitPartial, wire::kExitInternal}) {
     CAPTURE(code);
-    const Diagnostic problem = driver::failed_run({.exit_code = code, .report = {}}, "the run", "folder");
+    const Diagnostics problems = driver::failed_run({.exit_code = code, .report = {}}, "the run", "folder");
+    REQUIRE(problems.size() == 1);
+    const Diagnostic& problem = problems.front();
     CHECK(exit_code_of(problem.code) == code);
     CHECK(problem.message == text("the run ended with exit code ", code));
     CHECK_FALSE(problem.hint.empty());
   }
   // Not a code of ours: something else ended the program.
-  CHECK(driver::failed_run({.exit_code = 99, .report = {}}, "the run", "folder").code == Code::kPeerFailed);
+  CHECK(driver::failed_run({.exit_code = 99, .report = {}}, "the run", "folder").front().code == Code::kPeerFailed);
+}
+
+TEST_CASE("what the programs of a failed run named is told with it, first what has the code of the end") {
+  const Diagnostic lost{.code = Code::kPeerFailed, .message = "rank 1 is lost", .hint = "start again"},
+      bad{.code = Code::kBadData, .message = "a row is missing", .hint = "add it"};
+  const Diagnostics problems =
+      driver::failed_run({.exit_code = wire::kExitInputRefused, .report = {}, .problems = {lost, bad}}, "the run", "f");
+  REQUIRE(problems.size() == 3);
+  CHECK(problems[0].message == bad.message);
+  CHECK(problems[1].message == "the run ended with exit code 3");
+  CHECK(problems[2].message == lost.message);
 }
 
 TEST_CASE("verify ends with the exit code of the programs of its folder") {

@@ -19,8 +19,10 @@ namespace {
 bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // The flags that are refused, in the order of the table.
-std::vector<std::string> refused(std::set<std::string> given, const driver::RunFacts& facts) {
+std::vector<std::string> refused(std::set<std::string> given, const driver::RunFacts& facts,
+                                 wire::RunOptions run = {}) {
   driver::Options options;
+  options.run = std::move(run);
   options.given = std::move(given);
   std::vector<std::string> flags;
   const Status checked = driver::check_run_flags(options, facts);
@@ -69,6 +71,15 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
   CHECK(refused(of_devices, {}) == Flags{"--no-cuda-graphs"});
   CHECK(refused(of_devices, {.on_gpu = true}) == Flags{"--no-arena"});
   CHECK(refused({}, {.trains = false, .random = false, .devices = 1}).empty());
+}
+
+TEST_CASE("what a flag would need is not asked for where the folder has no use for it") {
+  wire::RunOptions nesterov;
+  nesterov.optimizer.nesterov = true;
+  CHECK(refused({"--nesterov"}, {.optimizer = "sgd"}, nesterov) == Flags{"--nesterov"});
+  CHECK(refused({"--nesterov"}, {.optimizer = "adamw"}, nesterov) == Flags{"--nesterov"});
+  nesterov.optimizer.momentum = 0.9;
+  CHECK(refused({"--nesterov"}, {.optimizer = "sgd"}, nesterov).empty());
 }
 
 TEST_CASE("steps cannot be skipped where a schedule updates weights inside them") {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
@@ -23,6 +24,7 @@
 #include "tests/e2e/pipeline_run.h"
 
 using namespace graphpipe::tests;
+using nlohmann::json;
 
 namespace {
 
@@ -114,7 +116,19 @@ TEST_CASE("a file of the folder that was changed: exit code 3, at once, and the 
     CHECK(ended.seconds < kBeforeAnyWatch);
     CHECK(has(ended.first_error, name));
     CHECK(has(ended.first_error, "error[malformed-file]"));
+    // Every rank finds it.
+    const size_t at = ended.talk.find(ended.first_error);
+    CHECK(ended.talk.find(ended.first_error, at + 1) == std::string::npos);
   }
+}
+
+TEST_CASE("verify --json says what ended the programs") {
+  const std::string folder = copy_of_folder();
+  flip_last_bit(folder + "/names.json");
+  const json refused = json::parse(graphpipe_output({"verify", folder, "--json"}, 3));
+  REQUIRE(refused["diagnostics"].size() >= 2);  // ranks that had come further tell whom they lost
+  CHECK(has(refused["diagnostics"][0]["message"], "names.json"));
+  CHECK(refused["diagnostics"][1]["message"] == "the run of the pipeline ended with exit code 3");
 }
 
 TEST_CASE("a device that dies before the ranks have met ends the run at once, by name") {

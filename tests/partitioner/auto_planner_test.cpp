@@ -198,7 +198,9 @@ TEST_CASE("where memory is short, stages recompute instead of keeping few sample
 TEST_CASE("a time limit ends auto early with a plan, and says so") {
   const ir::PlanGraph graph = tests::mmt(256, 4, 8);
   const ir::Cluster cluster = tests::summit(16);
-  const auto answer = plan("auto", {.graph = &graph, .cluster = &cluster, .time_limit = 0.02});
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  request.time_limit = 0.02;
+  const auto answer = plan("auto", request);
   REQUIRE(answer.ok());
   CHECK_FALSE(answer->complete);
   CHECK(answer->bound <= answer->objective);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cost/in_flight.h"
+#include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "partitioner/check_plan.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
@@ -272,6 +273,22 @@ TEST_CASE("no planner beats exhaustive search, and its plans pass the checker") 
   }
 }
 
+TEST_CASE("the bound on every plan counts the updates of its weights, and holds") {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    ir::PlanGraph graph = tests::random_dag(seed, 6, 3, Samples(4));
+    const ir::Cluster cluster = small_cluster(3);
+    const double without = cost::plan_bound(graph, cluster).step(graph.batch);
+    for (ir::WeightGroup& group : graph.weight_groups) group.update_passes *= 1e11;
+    const cost::PlanBound bound = cost::plan_bound(graph, cluster);
+    CHECK(bound.updates > without / 10);
+    CHECK(bound.step(graph.batch) > without);
+    const auto all = plan("exhaustive", {.graph = &graph, .cluster = &cluster, .micro_batch = Samples(2)});
+    REQUIRE(all.ok());
+    CHECK(bound.step(graph.batch) <= all->candidates.front().step_seconds * (1 + 1e-9));
+  }
+}
+
 TEST_CASE("more stages than there are pieces to cut are refused, in words") {
   const ir::PlanGraph graph = tests::random_dag(1, 4, 3, Samples(4));
   const ir::Cluster cluster = small_cluster(8);
@@ -441,7 +458,9 @@ TEST_CASE("a search can be cancelled, and then says what it has or that it has n
   const ir::PlanGraph graph = tests::chain_graph(40, {}, Samples(64));
   const ir::Cluster cluster = ir::equal_devices(8);
   const std::atomic<bool> cancel = true;
-  const auto answer = plan("graphpipe", {.graph = &graph, .cluster = &cluster, .cancel = &cancel});
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  request.cancel = &cancel;
+  const auto answer = plan("graphpipe", request);
   REQUIRE_FALSE(answer.ok());
   CHECK(answer.problems().front().code == Code::kInterrupted);
 }

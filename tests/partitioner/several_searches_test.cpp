@@ -46,8 +46,8 @@ TEST_CASE("plans for batches that flow are found with either closed form, and no
 
 TEST_CASE("a further search has what is left of the time limit, and never less than none") {
   const Stopwatch watch;
-  CHECK(with_time_left({.time_limit = kInfinity}, watch).time_limit == kInfinity);
-  CHECK(with_time_left({.time_limit = 0}, watch).time_limit == 0);
+  CHECK(with_time_left({{.time_limit = kInfinity}}, watch).time_limit == kInfinity);
+  CHECK(with_time_left({{.time_limit = 0}}, watch).time_limit == 0);
 }
 
 }  // namespace
