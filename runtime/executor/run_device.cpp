@@ -16,6 +16,7 @@
 #include "runtime/executor/check_weights.h"
 #include "runtime/executor/evaluation_executors.h"
 #include "runtime/executor/step_executors.h"
+#include "runtime/executor/trained_groups.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
 #include "runtime/kernels/kernel_choice.h"
@@ -226,6 +227,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
     states_.back().rate = replica_rate(plan_, settings_, instance.entry->stage);
     states_.back().keeps_gradients = !options_.output.save_gradients.empty();
   }
+  check_trained_groups(options_.optimizer, states_, program_, control_.get());
 }
 
 void Rank::open_checkpoints(const std::string& folder) {

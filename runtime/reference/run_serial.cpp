@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/check_weights.h"
+#include "runtime/executor/trained_groups.h"
 #include "runtime/io/folder.h"
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/launch/run_main.h"
@@ -124,6 +125,10 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   const UpdateSettings updates = update_settings(plan.optimizer, options.optimizer);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr}, updates, seed_of(plan, options));
   std::optional<LossScale> loss_scale = first_loss_scale(plan, options.optimizer);
+  std::vector<std::string> trained;
+  for (const auto& [place, state] : interpreter.states())
+    trained.push_back(trained_groups(options.optimizer, {&state, 1}));
+  check_trained_groups(options.optimizer, trained);
   if (loss_scale) interpreter.scale_loss(*loss_scale);
   KeptOutputs outputs;
   if (!options.output.save_outputs.empty()) interpreter.keep_outputs(outputs);

@@ -16,6 +16,7 @@
 
 #include "runtime/launch/sockets.h"
 #include "runtime/main.h"
+#include "wire/problem_line.h"
 #include "wire/secret.h"
 
 namespace graphpipe::runtime::test {
@@ -95,8 +96,12 @@ std::vector<RunEnd> ProcessGroup::wait(double seconds) {
   for (size_t rank = 0; rank < pids_.size(); ++rank) {
     RunEnd end;
     end.exit_code = wait_for(pids_[rank], seconds);
-    end.output = read_file(out_path(folder_, run_, rank) + ".out");
     end.errors = read_file(out_path(folder_, run_, rank) + ".err");
+    std::istringstream lines(read_file(out_path(folder_, run_, rank) + ".out"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto problem = wire::parse_problem_line(line);
+      (problem ? end.errors : end.output) += (problem ? to_line(*problem) : line) + "\n";
+    }
     ends.push_back(std::move(end));
   }
   pids_.clear();

@@ -14,6 +14,7 @@ namespace graphpipe::runtime::test {
 struct RunEnd {
   int exit_code = -1;  // -1 where a signal ended it
   std::string output;
+  /// What it wrote for its launcher to tell among them.
   std::string errors;
 };
 

@@ -114,6 +114,23 @@ TEST_CASE("a group that names no parameter is refused by name") {
   CHECK(end.errors.find("nothing.*") != std::string::npos);
 }
 
+TEST_CASE("a group is refused where no stage trains what it names, on one device or several") {
+  const TrainingFolder folder;
+  const PlanShape shape{.micro_batch = {4, 2}, .last_frozen = true};
+  const RunEnd end = folder.run(shape, {"--group", "w1:lr=1"});
+  CHECK(end.exit_code == 2);
+  CHECK(end.errors.find("'w1' names no parameter that is trained") != std::string::npos);
+  CHECK(folder.run(shape, {"--group", "w*:lr=1"}).exit_code == 0);
+  const TwoStagePlan plan(shape);
+  const std::vector<DeviceProgram>& devices = plan.programs();
+  REQUIRE(devices.size() == 2);
+  const std::vector<RunEnd> ends =
+      ProcessGroup(devices, folder.path(), {"--data", folder.path(), "--group", "w1:lr=1"}).wait(60);
+  CHECK(ends.front().exit_code == 2);
+  CHECK(ends.front().errors.find("'w1' names no parameter that is trained") != std::string::npos);
+  run_all(devices, folder.path(), {"--data", folder.path(), "--group", "w*:lr=1", "--group", "b0:lr=2"});
+}
+
 TEST_CASE("a stage goes on from the states that were written, between two updates as well") {
   const c10::InferenceMode no_autograd;
   const auto device = open_cpu();
