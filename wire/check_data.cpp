@@ -188,7 +188,7 @@ Status check_ids(const DataEntry& entry, const DataArray& array, int64_t first, 
   return bad_data(array.file,
                   text(place_of(array, element), " is ", integer_at(entry.type, array.elements, element),
                        "; the model takes ", bounds_text(entry.ids)),
-                  "correct the file, or train a model with as many rows or classes as the data need");
+                  "correct the data, or train a model with as many rows or classes as they need");
 }
 
 DataUse data_use(const DataOptions& options, uint64_t plan_seed) {

@@ -21,7 +21,7 @@ Failure failure_of(int exit_code) {
     case wire::kExitUsage:
       return {Code::kUsage, "change the flag that its message on stderr names"};
     case wire::kExitInputRefused:
-      return {Code::kBadData, "correct the file that its message on stderr names"};
+      return {Code::kBadData, "correct what its message on stderr names: a file, or the samples that a program gave"};
     case wire::kExitEnvironment:
       return {Code::kEnvironment,
               "provide what its message on stderr says is missing, such as space on the disk, and start it again"};
@@ -45,8 +45,9 @@ Diagnostics failed_run(const RunOutcome& outcome, std::string_view what, const s
                       .origin = ModelText(place),
                       .message = text(what, " ended with exit code ", outcome.exit_code),
                       .hint = failure.hint});
-  std::stable_partition(problems.begin(), problems.end(),
-                        [&](const Diagnostic& problem) { return problem.code == failure.code; });
+  std::stable_partition(problems.begin(), problems.end(), [&](const Diagnostic& problem) {
+    return exit_code_of(problem.code) == exit_code_of(failure.code);
+  });
   return problems;
 }
 

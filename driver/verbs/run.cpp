@@ -19,6 +19,7 @@
 #include "files/plan.h"
 #include "files/text_file.h"
 #include "support/output_file.h"
+#include "wire/check_data.h"
 #include "wire/checkpoint.h"
 #include "wire/exit_codes.h"
 #include "wire/run_outputs.h"
@@ -96,6 +97,15 @@ Status check_skipping(const Options& options, const RunFacts& facts) {
                     .hint = "take --on-anomaly end, or compile with a synchronous policy"};
 }
 
+// A run that only computes outputs takes every sample of its files once, where its flags do not say otherwise.
+wire::RunOptions with_every_sample_once(const Options& options, const RunFacts& facts) {
+  wire::RunOptions run = options.run;
+  if (facts.trains || run.data.folder.empty() || wire::is_test_data_folder(run.data.folder)) return run;
+  if (!options.given.contains("--steps") && !options.given.contains("--epochs")) run.data.epochs = 1;
+  if (run.data.epochs > 0 && !options.given.contains("--last-batch")) run.data.last_batch = wire::LastBatch::kTrain;
+  return run;
+}
+
 Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY_VOID(check_written_files(options));
   GP_TRY(const ir::Plan plan, files::read_plan(plan_file_of(options.input)));
@@ -116,7 +126,7 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   GP_TRY(const RunFacts facts, run_facts(options.input, plan, options.run));
   GP_TRY_VOID(check_run_flags(options, facts));
   GP_TRY_VOID(check_skipping(options, facts));
-  wire::RunOptions read = options.run;
+  wire::RunOptions read = with_every_sample_once(options, facts);
   GP_TRY(const HeldData held, unpack_data(options.input, read, options.quiet));
   wire::RunOptions run = for_programs(read, plan, options.json);
   run.output.progress = !options.quiet;

@@ -425,11 +425,14 @@ void print(const Options& options, const Verdict& verdict) {
               << (verdict.passed() ? "verify: passed\n" : "verify: FAILED\n");
     return;
   }
-  std::cout << "pipeline against the unpartitioned model: " << (verdict.by_tolerance ? "equal" : "NOT EQUAL")
-            << " within the tolerance of " << ir::dtype_name(verdict.tolerance.computes_in) << ": "
-            << rounded(verdict.tolerance.loss) << " of a loss, " << rounded(verdict.tolerance.tensors.usual)
-            << " of a tensor" << looser_words(verdict.tolerance.tensors) << "\n"
-            << "  largest relative differences: losses " << rounded(verdict.loss_difference)
+  std::cout << "pipeline against the unpartitioned model: ";
+  if (verdict.compares_nothing()) std::cout << "NOT COMPARED\n";
+  else
+    std::cout << (verdict.by_tolerance ? "equal" : "NOT EQUAL") << " within the tolerance of "
+              << ir::dtype_name(verdict.tolerance.computes_in) << ": " << rounded(verdict.tolerance.loss)
+              << " of a loss, " << rounded(verdict.tolerance.tensors.usual) << " of a tensor"
+              << looser_words(verdict.tolerance.tensors) << "\n";
+  std::cout << "  largest relative differences: losses " << rounded(verdict.loss_difference)
             << (verdict.worst_step > 0 ? text(" at step ", verdict.worst_step) : "") << "\n";
   if (verdict.compares_nothing() && verdict.forward_only)
     std::cout << "  no output has an axis of the samples, and there is no loss: compile with --loss to compare one\n";

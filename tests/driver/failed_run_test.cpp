@@ -59,7 +59,7 @@ TEST_CASE("a failed run leads to the exit code of its programs, each with someth
 
 TEST_CASE("what the programs of a failed run named is told with it, first what has the code of the end") {
   const Diagnostic lost{.code = Code::kPeerFailed, .message = "rank 1 is lost", .hint = "start again"},
-      bad{.code = Code::kBadData, .message = "a row is missing", .hint = "add it"};
+      bad{.code = Code::kMalformedFile, .message = "a row is missing", .hint = "add it"};
   const Diagnostics problems =
       driver::failed_run({.exit_code = wire::kExitInputRefused, .report = {}, .problems = {lost, bad}}, "the run", "f");
   REQUIRE(problems.size() == 3);

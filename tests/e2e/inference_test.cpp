@@ -60,6 +60,10 @@ TEST_CASE("inference takes trained weights, and its outputs are those whose loss
   const std::vector<float> logits = read_floats(outputs).at("logit"),
                            clicks = last_floats(reference.folder + "/data/click.npy", kSamples);
   REQUIRE(logits.size() == kSamples);
+  // Without a word about steps every sample is taken once.
+  const json all = run_json(folder, reference, {"--weights", weights, "--save-outputs", outputs});
+  CHECK(read_floats(outputs).at("logit") == logits);
+  CHECK(all["losses"] == report["losses"]);
   for (size_t step = 0; step < kSamples / kBatch; ++step) {
     double sum = 0;
     for (size_t i = step * kBatch; i < (step + 1) * kBatch; ++i) sum += cross_entropy(logits[i], clicks[i]);

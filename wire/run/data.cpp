@@ -75,7 +75,7 @@ std::vector<RunFlag> data_flags() {
                                        true),
       {.name = "--steps",
        .value_name = "N",
-       .help = "training steps, 1 or more",
+       .help = "steps, 1 or more; without it and --epochs one, of --policy inference every sample once",
        .user = FlagUser::kRunAndVerify,
        .read = read_steps,
        .write = [](const RunOptions& options) { return write_value(options.data.steps); }},

@@ -24,7 +24,8 @@ std::vector<RunFlag> output_flags() {
       file_flag<&OutputOptions::save_gradients>("--save-gradients", "FILE",
                                                 "writes the last step's gradients as safetensors", FlagUser::kRun),
       file_flag<&OutputOptions::save_outputs>(
-          "--save-outputs", "FILE", "writes the model's outputs of all samples as safetensors (--policy inference)",
+          "--save-outputs", "FILE",
+          "writes the model's outputs of all samples that the run takes as safetensors (--policy inference)",
           FlagUser::kRun),
       file_flag<&OutputOptions::save_eval_outputs>("--save-eval-outputs", "FILE",
                                                    "writes the model's outputs of --eval-data, of the last evaluation",
