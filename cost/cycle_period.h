@@ -3,6 +3,9 @@
 // cycle of the dependency graph over successive micro-batches takes some seconds and spans some micro-batches; the
 // largest ratio is the period. On series-parallel graphs the in-flight rule makes it the target; elsewhere there are
 // cycles over two forks and two joins that no single path down and up shows.
+//
+// Example: stages a and b of F = B = 1 s. Fa, Fb, Bb, Ba, and the Fa that is n micro-batches later: 4 s that span n
+// micro-batches, 4 s for each where a holds one and 2 s where it holds two.
 
 #include "cost/stage_cost.h"
 

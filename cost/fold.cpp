@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "ir/connected_parts.h"
+#include "ir/connected_components.h"
 #include "support/digraph.h"
 
 namespace graphpipe::cost {

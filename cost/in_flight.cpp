@@ -27,18 +27,19 @@ int64_t ceil_samples(double samples, int64_t most) {
 
 }  // namespace
 
-Flight flight_of(const FlightStage& stage, std::span<const Flight> readers, double period, int64_t batch) {
+InFlightDemand in_flight_demand(const InFlightStage& stage, std::span<const InFlightDemand> readers, double period,
+                                int64_t batch) {
   const int64_t round = stage.round();
   const int64_t most = round_up(batch, stage.micro_batch);
   const double own = static_cast<double>(round) * stage.seconds_per_sample / period;
   double reach = 0;
   int64_t least = round;
-  for (const Flight& reader : readers) {
+  for (const InFlightDemand& reader : readers) {
     const double wait = static_cast<double>(std::max<int64_t>(0, reader.round - round));
     reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turnaround);
     least = std::max(least, reader.samples + round - std::gcd(round, reader.round));
   }
-  Flight flight;
+  InFlightDemand flight;
   flight.round = round;
   flight.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
   flight.samples = std::min(flight.samples, most);
@@ -46,8 +47,8 @@ Flight flight_of(const FlightStage& stage, std::span<const Flight> readers, doub
   return flight;
 }
 
-FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost) {
-  FlightStage stage;
+InFlightStage in_flight_stage(const ir::StageChoice& choice, const StageCost& cost) {
+  InFlightStage stage;
   stage.micro_batch = choice.micro_batch.count;
   stage.k = choice.k;
   stage.parallel_items = static_cast<int>(choice.turns());
@@ -61,22 +62,23 @@ IdMap<StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<St
   const size_t count = graph.stages.size();
   std::vector<std::vector<size_t>> readers(count);
   for (const ir::StageEdge& edge : graph.edges) readers[edge.from.index()].push_back(edge.to.index());
-  std::vector<Flight> flights(count);
+  std::vector<InFlightDemand> flights(count);
   IdMap<StageId, Samples> samples(count);
   for (size_t i = count; i-- > 0;) {
     const StageId stage(i);
-    std::vector<Flight> below;
+    std::vector<InFlightDemand> below;
     for (size_t reader : readers[i]) below.push_back(flights[reader]);
-    flights[i] = flight_of(flight_stage(graph.stages[stage].choice, costs[stage]), below, period, graph.batch.count);
+    flights[i] =
+        in_flight_demand(in_flight_stage(graph.stages[stage].choice, costs[stage]), below, period, graph.batch.count);
     samples[stage] = Samples(flights[i].samples);
   }
   return samples;
 }
 
-InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
   const auto at = [&](double period) {
-    InFlight result;
+    InFlightPlan result;
     result.samples = in_flight_at(graph, costs, period);
     if (std::isfinite(period)) result.samples = raise_to_period(graph, costs, period, std::move(result.samples));
     result.period = period;
@@ -84,13 +86,13 @@ InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
     return result;
   };
   const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
-  InFlight best = at(fastest);
+  InFlightPlan best = at(fastest);
   if (best.fits) return best;
   // No cycle takes longer than all work of one round and all hops, so a longer period does not change the numbers.
   double slowest = 0;
   for (StageId stage : graph.stage_ids()) slowest += costs[stage].item() + costs[stage].hop_down + costs[stage].hop_up;
   slowest = std::max(slowest * static_cast<double>(graph.batch.count), fastest);
-  InFlight least = at(kInfinity);
+  InFlightPlan least = at(kInfinity);
   least.period = slowest;
   if (!least.fits) return least;
   constexpr double kPrecision = 1e-3;
@@ -98,7 +100,7 @@ InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   best = std::move(least);
   while (high > low * (1 + kPrecision)) {
     const double middle = std::sqrt(low * high);
-    InFlight attempt = at(middle);
+    InFlightPlan attempt = at(middle);
     (attempt.fits ? high : low) = middle;
     if (attempt.fits) best = std::move(attempt);
   }

@@ -14,6 +14,9 @@
 //
 // With equal rounds this is n(s) = max over t of n(t) - 1 + ceil(Q(s, t) / T) in items; with equal costs, no latency
 // and rounds that differ it is GraphPipe's n(s) = max over j of ceil_b(n(j) + max(r(s), r(j))).
+//
+// Example: a feeds b, each 2 s a sample forward and backward, b = k = 1, T = 2 s. b: reach 1, n = 1, turnaround 1.
+// a: reach 1 + 1 = 2, n = 2. With hops of 1 s its reach is 2.5 and n = 3.
 
 #include <span>
 #include <vector>
@@ -23,7 +26,7 @@
 namespace graphpipe::cost {
 
 /// One stage as seen by the rule.
-struct FlightStage {
+struct InFlightStage {
   int64_t micro_batch = 1;
   int k = 1;
   /// Seconds of forward and backward of one item, over the samples of a micro-batch.
@@ -37,7 +40,7 @@ struct FlightStage {
 };
 
 /// What a stage upstream must know about one downstream.
-struct Flight {
+struct InFlightDemand {
   int64_t samples = 0;  // n
   double turnaround = 0;
   int64_t round = 1;
@@ -45,15 +48,16 @@ struct Flight {
 
 /// The rule for one stage, given its readers (none for a sink). `period` is seconds per sample, above zero; infinity
 /// gives the minimum number of samples that does not deadlock. Not above `batch` rounded up to whole micro-batches.
-Flight flight_of(const FlightStage& stage, std::span<const Flight> readers, double period, int64_t batch);
+InFlightDemand in_flight_demand(const InFlightStage& stage, std::span<const InFlightDemand> readers, double period,
+                                int64_t batch);
 
-FlightStage flight_stage(const ir::StageChoice& choice, const StageCost& cost);
+InFlightStage in_flight_stage(const ir::StageChoice& choice, const StageCost& cost);
 
 /// In-flight samples of every stage at a target period.
 IdMap<ir::StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs,
                                          double period);
 
-struct InFlight {
+struct InFlightPlan {
   IdMap<ir::StageId, Samples> samples;
   /// The steady-state period, in seconds per sample, that the numbers sustain.
   double period = 0;
@@ -64,6 +68,6 @@ struct InFlight {
 /// The numbers to schedule with: those of the rule, raised if a cycle of waits is longer than the period
 /// (cycle_period.h); at the bottleneck period if memory allows, otherwise at the smallest period (within 0.1 %) whose
 /// numbers fit, otherwise (fits is false) the minimum that does not deadlock.
-InFlight in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
+InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
 }  // namespace graphpipe::cost

@@ -79,7 +79,7 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, double> reduce = reduce_seconds(graph, cluster, costs);
   const IdMap<StageId, Ramps> reduced = ramps_with_ends(graph, costs, items, reduce);
   const IdMap<StageId, Ramps> finished = ramps_with_ends(graph, costs, items, finish_seconds(graph, costs, reduce));
-  const InFlight flight = in_flight(graph, cluster);
+  const InFlightPlan flight = in_flight(graph, cluster);
   // Stages on one device share it, so each also waits for the items of the others.
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids())

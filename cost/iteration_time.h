@@ -1,6 +1,9 @@
 #pragma once
 // Closed-form time of one step: warm-up, steady state, drain, gradient reduction and update. It uses the same longest
 // paths as the lower bound of a plan (lower_bound.h), with the period that the in-flight numbers sustain.
+//
+// Example: a feeds b, forward and backward 1 s each, four micro-batches. b starts after 1 s and works 4 * 2 s, and a's
+// last backward takes 1 s more: 10 s.
 
 #include "cost/in_flight.h"
 

@@ -47,7 +47,7 @@ class Pricer {
   }
 
   Result<ir::PlanGraph> run() {
-    GP_TRY_VOID(check_rows());
+    GP_TRY_VOID(check_operators());
     transients_ = transient_bytes(graph_, request_.batch);
     result_.batch = request_.batch;
     result_.execution = request_.execution;
@@ -65,7 +65,7 @@ class Pricer {
   }
 
  private:
-  Status check_rows() {
+  Status check_operators() {
     Diagnostics problems;
     for (NodeId id : graph_.node_ids())
       if (ops::find_op(graph_.node(id).op) == nullptr)

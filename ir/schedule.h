@@ -62,6 +62,7 @@ using wire::is_message;
 using wire::is_of_item;
 using wire::is_receive;
 using wire::is_send;
+using wire::makes_input_gradient;
 using wire::makes_weight_gradients;
 using wire::Stream;
 using wire::stream_of;

@@ -45,7 +45,7 @@ std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
   return sizes;
 }
 
-std::vector<Samples> sizes_beside(Samples batch, Samples size) {
+std::vector<Samples> neighbouring_sizes(Samples batch, Samples size) {
   const int64_t count = (batch.count + size.count - 1) / size.count;
   std::vector<Samples> sizes;
   for (int64_t other = std::max<int64_t>(1, count - 2); other <= std::min(batch.count, count + 2); ++other) {
@@ -131,7 +131,7 @@ MemoryFit Candidates::add(const std::vector<FoundStage>& stages, const std::vect
   ir::Assignment assignment = assignment_of(stages);
   for (ir::StageChoice& choice : assignment.choice) {
     for (ir::DeviceId& device : choice.devices) {
-      if (device.index() >= order.size()) return MemoryFit::kNone;
+      if (device.index() >= order.size()) return MemoryFit::kDoesNotFit;
       device = order[device.index()];
     }
     std::sort(choice.devices.begin(), choice.devices.end());
@@ -145,11 +145,11 @@ MemoryFit Candidates::add(const std::vector<FoundStage>& stages) {
   auto built = build_stage_graph(*request_.graph, assignment);
   if (!built.ok()) {
     refusal_ = built.problems().front().message;
-    return MemoryFit::kNone;
+    return MemoryFit::kDoesNotFit;
   }
   if (const Status forced = force_replicas(request_, assignment); !forced.ok()) {
     refusal_ = forced.problems().front().message;
-    return MemoryFit::kNone;
+    return MemoryFit::kDoesNotFit;
   }
   std::vector<ir::Assignment> others;
   if (devices_differ(*request_.graph, *request_.cluster)) {
@@ -179,20 +179,20 @@ MemoryFit Candidates::add(ir::Assignment assignment) {
   auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
     refusal_ = stages.problems().front().message;
-    return MemoryFit::kNone;
+    return MemoryFit::kDoesNotFit;
   }
   cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits && shard_states(request_, *stages, assignment))
     step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits) {
-    const cost::InFlight flight = cost::in_flight(*stages, *request_.cluster);
+    const cost::InFlightPlan flight = cost::in_flight(*stages, *request_.cluster);
     note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));
-    return MemoryFit::kNone;
+    return MemoryFit::kDoesNotFit;
   }
   keep({.assignment = std::move(assignment),
         .objective = cost::bottleneck_time_per_sample(*stages, *request_.cluster),
         .step_seconds = closed_form(request_, *stages, step)});
-  return request_.limit_memory && step.slowed_by_memory ? MemoryFit::kSlowed : MemoryFit::kFree;
+  return request_.limit_memory && step.slowed_by_memory ? MemoryFit::kThrottled : MemoryFit::kFits;
 }
 
 void Candidates::keep(PlanCandidate candidate) {

@@ -15,9 +15,9 @@ namespace graphpipe::partitioner {
 /// Micro-batch sizes to try: the one asked for, or the powers of two below the batch and the batch.
 std::vector<Samples> micro_batch_sizes(const PlanRequest& request);
 
-/// Sizes that make one or two micro-batches more or fewer than a size does, the largest first; each the smallest that
-/// makes so many.
-std::vector<Samples> sizes_beside(Samples batch, Samples size);
+/// Sizes whose number of micro-batches differs by one or two from that of a size, largest first; of each number the
+/// smallest size.
+std::vector<Samples> neighbouring_sizes(Samples batch, Samples size);
 
 /// Devices that a search may hand out, and whether it may replicate: forced replicas are added afterwards.
 struct DeviceBudget {
@@ -43,7 +43,7 @@ bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seco
 
 /// How a plan uses memory: not within its limits, with fewer samples in flight than its slowest stage could keep up
 /// with, or freely. A plan that breaks a rule fits no memory.
-enum class MemoryFit : uint8_t { kNone, kSlowed, kFree };
+enum class MemoryFit : uint8_t { kDoesNotFit, kThrottled, kFits };
 
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.
@@ -52,8 +52,8 @@ class Candidates {
   explicit Candidates(const PlanRequest& request) : request_(request) {}
 
   /// Stages that work on the whole batch get it as their micro-batch. All get topological numbers, forced replicas, and
-  /// devices in that order; where devices differ, also in
-  /// others (heterogeneous/device_order.h). Returns the best fit among them; kFree where memory is not limited.
+  /// devices in that order; where devices differ, also in others (heterogeneous/device_order.h). Returns the best fit
+  /// among them; kFits where memory is not limited.
   MemoryFit add(const std::vector<FoundStage>& stages);
   /// The same with the devices of an order, one stage after the other as they were found.
   MemoryFit add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);

@@ -381,8 +381,8 @@ class Checker {
                       part * add);
   }
 
-  /// So has one with a copy of weights that a stage with a backward trains.
-  void spread_backwards() {
+  /// A stage that shares trained weights with a stage that has a backward has one too.
+  void propagate_backwards() {
     std::map<ir::WeightGroupId, std::set<size_t>> holders;
     for (PlanNodeId id : graph_.node_ids())
       for (const ir::WeightGroupId group : graph_.nodes[id].weights)
@@ -407,7 +407,7 @@ class Checker {
     for (const ir::PlanValue& value : graph_.values)
       for (const Hop& hop : hops_of(value))
         if (hop.back && hop.from != stage_of(value.producer)) has_backward_[hop.from] = true;
-    spread_backwards();
+    propagate_backwards();
     const std::vector<double> compute = work(), talk = messages();
     const std::vector<Holdings> held = holdings();
     std::vector<double> load(cluster_.devices.size(), 0);

@@ -40,12 +40,12 @@ class PolicySearch {
       PlanRequest bounded = request_;
       bounded.flows = needs_.flows;
       set_own_objectives(bounded, answer);
-      plans.several_stages = best_of_several_stages(request_, watch_, answer);
+      plans.multi_stage = best_of_several_stages(request_, watch_, answer);
     }
     plans.answer = std::move(answer);
     if (!needs_.takes_turns) return plans;
     for (PlanCandidate& candidate : plans.answer.candidates) candidate.assignment = with_turns(candidate.assignment);
-    if (plans.several_stages) plans.several_stages = with_turns(*plans.several_stages);
+    if (plans.multi_stage) plans.multi_stage = with_turns(*plans.multi_stage);
     return plans;
   }
 

@@ -30,7 +30,7 @@ struct PlansForPolicy {
   /// Replicas take turns where the policy lets them.
   PlanAnswer answer;
   /// Where `auto` chose one stage with replicas: the best plan of several stages (best_of_several_stages).
-  std::optional<ir::Assignment> several_stages = {};
+  std::optional<ir::Assignment> multi_stage = {};
 };
 
 /// The plans of a planner for a policy, the best step first. Errors: those of the planner.

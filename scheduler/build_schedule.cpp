@@ -70,7 +70,8 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
                               .choices = options.choices,
                               .searched_actions = options.searched_actions};
   GP_TRY(Schedule compute, policy->order(request));
-  if (options.search) compute = improve(graph, cluster, std::move(compute), {.max_actions = options.searched_actions});
+  if (options.search)
+    compute = improve_order(graph, cluster, std::move(compute), {.max_actions = options.searched_actions});
   GP_TRY(BuiltSchedule built, lower_order(graph, cluster, std::move(compute), options, promises_of(*policy, options)));
   if (policy->delays_starts) {
     GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, built.schedule, built.timeline));
@@ -94,7 +95,8 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
   int64_t batches = 1;
   if (policy != nullptr && policy->asynchronous) batches = drain_every > 0 ? drain_every : usual_drain_every(stages);
   GP_TRY_VOID(check_length(stages, batches));
-  for (;; batches = 1) {
+  // The more batches between two drains, the more weight versions and samples are in flight.
+  for (;; batches /= 2) {
     auto repeated = ir::with_batches(stages, batches);
     auto built = repeated ? build_schedule(*repeated, cluster, options) : Result<BuiltSchedule>(repeated.problems());
     if (!built && drain_every == 0 && batches > 1 && options.choices.update == Samples(0)) continue;
@@ -103,7 +105,7 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
   }
 }
 
-bool takes_up(const BuiltSchedule& built, const ir::Cluster& cluster, double part) {
+bool peak_reaches(const BuiltSchedule& built, const ir::Cluster& cluster, double part) {
   for (size_t i = 0; i < built.memory.size(); ++i) {
     const ir::Device& device = cluster.devices[built.schedule.programs[i].device];
     if (static_cast<double>(built.memory[i].peak.count) > part * static_cast<double>(device.memory.count)) return true;
@@ -114,12 +116,12 @@ bool takes_up(const BuiltSchedule& built, const ir::Cluster& cluster, double par
 Result<OrderedBatches> order_within_memory(const StageGraph& stages, const ir::Cluster& cluster,
                                            const BuildOptions& options, int64_t drain_every) {
   Result<OrderedBatches> best = order_batches(stages, cluster, options, drain_every);
-  const bool may_be_limited =
-      best ? takes_up(best->built, cluster, kMaybeLimited) : best.problems().front().code == Code::kNoFeasiblePlan;
+  const bool may_be_limited = best ? peak_reaches(best->built, cluster, kMemoryLimitedShare)
+                                   : best.problems().front().code == Code::kNoFeasiblePlan;
   if (!may_be_limited) return best;
-  for (const double times : {std::numeric_limits<double>::infinity(), kUsualSlack}) {
+  for (const double times : {std::numeric_limits<double>::infinity(), kMemoryBoundSlack}) {
     Result<OrderedBatches> looser = order_batches(stages, ir::with_memory(cluster, times), options, drain_every);
-    if (!looser || takes_up(looser->built, cluster, 1)) continue;
+    if (!looser || peak_reaches(looser->built, cluster, 1)) continue;
     if (!best || looser->built.step_seconds() < best->built.step_seconds()) best = std::move(looser);
     break;  // what fits with less memory holds less in flight
   }

@@ -36,7 +36,7 @@ struct BuiltSchedule {
 };
 
 /// Whether a device holds more than this part of its memory at once.
-bool takes_up(const BuiltSchedule& built, const ir::Cluster& cluster, double part);
+bool peak_reaches(const BuiltSchedule& built, const ir::Cluster& cluster, double part);
 
 /// Errors: kUsage for an unknown policy (names the known ones); kBadPlan and kBadSchedule from the steps;
 /// kNoFeasiblePlan where a device's memory is too small.
@@ -55,15 +55,15 @@ struct OrderedBatches {
   BuiltSchedule built;
 };
 /// The schedule of a policy from one drain to the next: of one batch, and where the policy is asynchronous of
-/// `drain_every`, or where that is 0 of as many as are usual, or one where these have no schedule and nobody has said
-/// how many samples an update takes. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule
+/// `drain_every`, or where that is 0 of as many as are usual, or, where these have no schedule and nobody has said how
+/// many samples an update takes, of half as many, and so on. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule
 /// would be too long.
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every);
 
-/// Schedules that take up this part of the memory or more may have less in flight because of the limit; and so much
-/// too high have bounds of memory mostly been seen to be.
-inline constexpr double kMaybeLimited = 0.5, kUsualSlack = 1.25;
+/// A schedule whose peak reaches this share of a device's memory may have less in flight because of the limit. Memory
+/// bounds have mostly been found too high by no more than the slack.
+inline constexpr double kMemoryLimitedShare = 0.5, kMemoryBoundSlack = 1.25;
 
 /// The same; where memory may limit what is in flight, by the bounds that orders are made by, also an order without
 /// that limit, or, if that does not fit the devices, with a little more memory: the faster one of those that fit by

@@ -76,6 +76,8 @@ constexpr bool is_send(ActionOp op) { return op == ActionOp::kSendForward || op 
 constexpr bool is_receive(ActionOp op) { return op == ActionOp::kReceiveForward || op == ActionOp::kReceiveBackward; }
 constexpr bool is_message(ActionOp op) { return is_send(op) || is_receive(op); }
 constexpr bool is_compute(ActionOp op) { return op <= ActionOp::kRecompute; }
+/// The first compute action of an item's backward, which waits for the gradients of its outputs.
+constexpr bool makes_input_gradient(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
 /// The last compute action of an item that has a backward.
 constexpr bool makes_weight_gradients(ActionOp op) {
   return op == ActionOp::kBackward || op == ActionOp::kWeightGradient;

@@ -180,6 +180,12 @@ void order_flags(CLI::App& app, OrderOptions& order) {
   app.add_option("--update", order.update, "2bw: samples of one update")->check(kOneOrMore);
 }
 
+void drain_flag(CLI::App& app, OrderOptions& order) {
+  app.add_option("--drain-every", order.drain_every,
+                 "asynchronous policies: batches before the pipeline drains; up to 16 without it")
+      ->check(CLI::Range(int64_t{1}, ir::kMaxDrainEvery));
+}
+
 void planning_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--planner", plan.planner, "rule that cuts the model into stages")
       ->check(one_of(partitioner::planners()));
@@ -191,10 +197,7 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
          "a schedule file, PyTorch's CSV or ours: the order in which the devices compute, instead of a policy's; "
          "messages, slots and updates are added")
       ->type_name(kFileType);
-  app.add_option(
-         "--drain-every", plan.order.drain_every,
-         "asynchronous policies: batches that follow each other before the pipeline drains; up to 16 without it")
-      ->check(CLI::Range(int64_t{1}, ir::kMaxDrainEvery));
+  drain_flag(app, plan.order);
   app.add_option("--plan", plan.plan, "a plan file, or a folder that holds one, checked and used as given")
       ->type_name(kFileType);
   problem_flags(app, plan);
@@ -320,6 +323,7 @@ void compare_flags(CLI::App& app, Options& options) {
   options.policies = options.plan.policy;
   app.add_option("--planners", options.planners, "names of planners, separated by commas; without it, all that search");
   app.add_option("--policies", options.policies, "names of policies, separated by commas");
+  drain_flag(app, options.plan.order);
   problem_flags(app, options.plan);
   foreign_flags(app, options.foreign);
   app.get_option("model")->required(false);
@@ -332,9 +336,8 @@ void simulate_flags(CLI::App& app, Options& options) {
   trusted_root_flag(app, options.model);
   app.add_option("--format", options.format, "what to draw")->check(CLI::IsMember({"text", "svg", "trace"}));
   app.add_option("-o,--output", options.output, "file to write the drawing to");
-  app.add_option(
-         "--execute", options.plan.execute,
-         "graph or chain, in place of what the plan says: ordered anew by its policy, with the policy's defaults")
+  app.add_option("--execute", options.plan.execute,
+                 "graph or chain, not as the plan says: ordered anew by its policy, with the policy's defaults")
       ->check(member_of(ir::execution_name, ir::Execution::kChain));
   app.add_option("--executed", options.executed,
                  "with --format trace: a trace of `run` to put beside the simulated one")

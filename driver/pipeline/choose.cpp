@@ -28,6 +28,11 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
 /// Plans that are kept for where the best one turns out not to fit.
 constexpr size_t kOthers = 64;
 
+bool tries_other_policies(const PlanOptions& options) {
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  return policy != nullptr && policy->tries_others;
+}
+
 // What the policy that the flags name, or `auto`, asks of plans.
 partitioner::PolicyNeeds needs_of(const PlanOptions& options) {
   partitioner::PolicyNeeds needs;
@@ -36,7 +41,7 @@ partitioner::PolicyNeeds needs_of(const PlanOptions& options) {
     needs.takes_turns = policy->takes_turns;
     needs.flows = policy->asynchronous && options.order.drain_every != 1;
   }
-  if (options.policy == "auto")
+  if (tries_other_policies(options))
     for (const scheduler::Policy& policy : scheduler::all_policies())
       if (!policy.asynchronous && !policy.forward_only &&
           std::ranges::find(needs.shapes, policy.shape) == needs.shapes.end())
@@ -127,11 +132,11 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 
 }  // namespace
 
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                                 SearchLine* line) {
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced,
+                                 const ir::Cluster& planned_on, const ir::Cluster& cluster, SearchLine* line) {
   partitioner::PlanRequest request;
   request.graph = &priced;
-  request.cluster = &cluster;
+  request.cluster = &planned_on;
   GP_TRY_VOID(take_flags(options, request));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
@@ -154,7 +159,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
     return scheduler::refusal_of_plan(priced, cluster, building, assignment, drain_every);
   };
   partitioner::PolicyNeeds needs = needs_of(options);
-  if (options.policy == "auto") needs.evaluate_to_end = timed_by(to_end);
+  if (tries_other_policies(options)) needs.evaluate_to_end = timed_by(to_end);
   Result<partitioner::PlansForPolicy> found = partitioner::plan_for_policy(options.planner, request, needs);
   if (!found) return with_way_out(found.problems(), options.planner);
   partitioner::PlanAnswer& answer = found->answer;
@@ -169,7 +174,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
                 .objective = best.own.value_or(busiest_device),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete,
-                .several_stages = std::move(found->several_stages)};
+                .multi_stage = std::move(found->multi_stage)};
 }
 
 }  // namespace graphpipe::driver

@@ -129,8 +129,8 @@ wire::SampleRange said_range(const ir::Plan& plan, const ir::Action& action) {
 
 Status check_edits(const ir::Plan& plan) {
   constexpr const char* kHint = "remove the plan's schedule, so that the policy orders it anew, or write back the ";
-  // The policy auto takes the order of another synchronous one.
-  const bool is_of_auto = plan.policy == "auto" && !ir::is_asynchronous(*plan.schedule);
+  const scheduler::Policy* policy = scheduler::find_policy(plan.policy);
+  const bool is_of_auto = policy != nullptr && policy->tries_others && !ir::is_asynchronous(*plan.schedule);
   if (plan.schedule->policy != plan.policy && !is_of_auto)
     return Diagnostic{.code = Code::kBadPlan,
                       .origin = ModelText("policy"),

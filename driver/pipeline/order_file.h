@@ -16,7 +16,7 @@ namespace graphpipe::driver {
 /// Orders from a file, whichever form it has.
 struct Orders {
   ir::Schedule schedule;
-  scheduler::EdgeNumbers numbers = scheduler::EdgeNumbers::kAsRows;
+  scheduler::EdgeNumbers numbers = scheduler::EdgeNumbers::kFromActions;
   /// PyTorch's cells, where the file has them.
   files::CsvSchedule csv;
   std::vector<std::vector<int32_t>> cell_of;

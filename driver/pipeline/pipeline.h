@@ -19,7 +19,7 @@
 namespace graphpipe::driver {
 
 /// The best plan of several stages that a search found beside another one.
-struct StageGraphBeside {
+struct MultiStageAlternative {
   size_t stages = 0;
   /// Of its first stage.
   int64_t micro_batch = 0;
@@ -53,7 +53,7 @@ struct Pipeline {
   /// Of asynchronous schedules.
   std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.
-  std::optional<StageGraphBeside> beside;
+  std::optional<MultiStageAlternative> beside;
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
 };

@@ -16,7 +16,7 @@ namespace graphpipe::driver {
 namespace {
 
 // What the other plan comes to; nothing where it has no schedule after all.
-void add_beside(Pipeline& pipeline, ir::Assignment assignment) {
+void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
   const auto stages = ir::build_stage_graph(pipeline.priced, assignment);
   if (!stages) return;
   const auto built = scheduler::build_schedule(*stages, pipeline.plan.cluster,
@@ -79,18 +79,25 @@ Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments,
   return derive(pipeline);
 }
 
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluster& cluster, Search& search) {
+/// Of a search: how many times the memory of the devices its planner goes by, and the orders of its plans.
+struct MemorySlack {
+  double planned = 1, ordered = 1;
+};
+
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, MemorySlack slack, Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
+  const ir::Cluster& own = pipeline.plan.cluster;
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, ir::with_memory(own, slack.planned),
+                                          ir::with_memory(own, slack.ordered), search.line));
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
   pipeline.objective = choice.objective;
   choice.others.insert(choice.others.begin(), std::move(choice.assignment));
   GP_TRY_VOID(take_fitting(pipeline, std::move(choice.others), options, search));
   const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
-  if (is_one_stage && choice.several_stages) add_beside(pipeline, *choice.several_stages);
+  if (is_one_stage && choice.multi_stage) add_multi_stage(pipeline, *choice.multi_stage);
   return Ok{};
 }
 
@@ -99,7 +106,11 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, const ir::Cluste
 // slower ones that do, which a search with less slack finds. Where a plan is known, the first of these searches has no
 // limit at all: what it finds first is what there is to gain, and often fits.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr std::array kSlacks = {kUnlimited, scheduler::kUsualSlack, 1.7, 1.1};
+constexpr std::array<MemorySlack, 4> kSlacks = {
+    {{kUnlimited, kUnlimited}, {scheduler::kMemoryBoundSlack, scheduler::kMemoryBoundSlack}, {1.7, 1.7}, {1.1, 1.1}}};
+/// Planners do not know how many versions of its weights a stage of an asynchronous schedule holds: where these do not
+/// fit, plans are searched that leave room for them.
+constexpr std::array<MemorySlack, 3> kRoomForVersions = {{{0.75, 1}, {0.5, 1}, {0.35, 1}}};
 /// Where a plan is known, those after the first of these searches begin no later than this after all began.
 constexpr double kMaxSecondsBeyond = 12;
 
@@ -107,18 +118,18 @@ constexpr double kMaxSecondsBeyond = 12;
 bool may_be_limited(const Pipeline& pipeline, double part) {
   // Stages recompute only where memory asks for it.
   return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute) ||
-         scheduler::takes_up(pipeline.built, pipeline.plan.cluster, part);
+         scheduler::peak_reaches(pipeline.built, pipeline.plan.cluster, part);
 }
 
 // Searches once more where devices have so many times the memory, from the plan as it was asked for: the search may
 // have passed over faster plans that fit. Keeps the plan that it finds where that fits and is faster.
 Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
-                            double slack) {
+                            MemorySlack slack) {
   const double step = pipeline.built.step_seconds();
   const partitioner::OwnObjective objective = pipeline.objective;
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
-  const std::optional<StageGraphBeside> beside = std::exchange(pipeline.beside, std::nullopt);
-  const Status found = plan_for(pipeline, options, ir::with_memory(known.cluster, slack), search);
+  const std::optional<MultiStageAlternative> beside = std::exchange(pipeline.beside, std::nullopt);
+  const Status found = plan_for(pipeline, options, slack, search);
   if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
   if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
@@ -135,21 +146,27 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
   Search search{.watch = {}, .line = line};
-  const Status first = plan_for(pipeline, options, asked.cluster, search);
+  const Status first = plan_for(pipeline, options, {}, search);
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   search.first_fits = false;  // by its bound; by their code faster ones may
   Status found = first;
-  for (const double slack : kSlacks) {
-    const bool is_first = slack == kUnlimited;
+  std::vector<MemorySlack> slacks(kSlacks.begin(), kSlacks.end());
+  const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
+  const bool has_versions = policy != nullptr && policy->asynchronous;
+  if (has_versions) slacks.insert(slacks.end(), kRoomForVersions.begin(), kRoomForVersions.end());
+  for (const MemorySlack slack : slacks) {
+    const bool is_first = slack.planned == kUnlimited;
     if (found.ok()) {
-      const double part = is_first ? scheduler::kMaybeLimited : 1 / scheduler::kUsualSlack;
-      if (!pipeline.complete || search.first_fits || !may_be_limited(pipeline, part)) break;
+      const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
+      // The first plan may fit because it drains more often than others would.
+      const bool is_best = search.first_fits && !has_versions;
+      if (!pipeline.complete || is_best || !may_be_limited(pipeline, part)) break;
       if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
       GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
     } else if (has_no_schedule(found) && !is_first) {
       pipeline.plan = asked;
-      found = plan_for(pipeline, options, ir::with_memory(asked.cluster, slack), search);
+      found = plan_for(pipeline, options, slack, search);
     }
   }
   return found.ok() || !has_no_schedule(found) ? found : first;

@@ -93,7 +93,7 @@ int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
 /// The best plan of several stages that was found, where the plan is plain data parallelism.
 std::string beside_text(const Pipeline& pipeline) {
   if (!pipeline.beside) return "";
-  const StageGraphBeside& beside = *pipeline.beside;
+  const MultiStageAlternative& beside = *pipeline.beside;
   const double step = pipeline.built.step_seconds();
   return fmt::format(
       "data parallelism is fastest; the best plan of several stages found ({} stages, micro-batch {}) takes {}, {:.2f} "
@@ -103,7 +103,7 @@ std::string beside_text(const Pipeline& pipeline) {
       human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
 }
 
-JsonObject beside_json(const StageGraphBeside& beside) {
+JsonObject beside_json(const MultiStageAlternative& beside) {
   JsonObject object;
   object.add("stages", beside.stages).add("micro_batch", beside.micro_batch);
   return object.add("simulated_step", beside.step_seconds).add("peak_bytes", beside.peak_bytes);
@@ -180,6 +180,12 @@ std::string policy_words(const Pipeline& pipeline) {
   return asked == "auto" && taken != asked ? text(asked, " (", taken, ")") : asked;
 }
 
+// Its schedule may be synchronous all the same, where it has one update between two drains.
+bool is_of_asynchronous_policy(const Pipeline& pipeline) {
+  const scheduler::Policy* policy = scheduler::find_policy(pipeline.plan.policy);
+  return policy != nullptr && policy->asynchronous;
+}
+
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
   if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
@@ -191,6 +197,7 @@ std::string plan_text(const Pipeline& pipeline) {
   out += pipeline.complete ? "\n" : " (ended early)\n";
   out += fmt::format("simulated step {}, idle {:.1f} %", human_seconds(step), 100 * metrics.bubble_of_makespan);
   if (pipeline.built.batches > 1) out += fmt::format("; the pipeline drains every {} steps", pipeline.built.batches);
+  else if (is_of_asynchronous_policy(pipeline)) out += "; the pipeline drains after every step";
   out += "\n";
   if (pipeline.steady) out += steady_line(*pipeline.steady);
   if (const double shared = step_on_cores(pipeline); shared > step)
@@ -243,7 +250,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   object.add("ordered_by", pipeline.built.schedule.policy);
   object.add("execute", std::string(ir::execution_name(pipeline.plan.execution))).add("stages", stages);
   object.add("batch", pipeline.plan.batch.count).add("simulated_step", pipeline.built.step_seconds());
-  if (ir::is_asynchronous(pipeline.built.schedule)) object.add("drain_every", pipeline.plan.drain_every);
+  if (is_of_asynchronous_policy(pipeline)) object.add("drain_every", pipeline.plan.drain_every);
   if (pipeline.steady)
     object.add("steady_step", pipeline.steady->step_seconds).add("steady_update", pipeline.steady->update_seconds);
   object.add("step_bound", pipeline.step_bound).add("bound", pipeline.model_bound).add("unit", "s");

@@ -71,10 +71,16 @@ Result<std::vector<std::string>> planners_of(const Options& options) {
   return names_of("--planners", options.planners, known);
 }
 
+bool may_flow(const std::string& policy) { return scheduler::find_policy(policy)->choices.drain_every; }
+
 Result<std::vector<std::string>> policies_of(const Options& options) {
   std::vector<std::string> known;
   for (const scheduler::Policy& policy : scheduler::all_policies()) known.emplace_back(policy.name);
-  return names_of("--policies", options.policies, known);
+  GP_TRY(std::vector<std::string> policies, names_of("--policies", options.policies, known));
+  if (options.given.contains("--drain-every") && std::ranges::none_of(policies, may_flow))
+    return usage("--drain-every", "all the policies drain after every batch",
+                 "leave it out, or name an asynchronous one with --policies");
+  return policies;
 }
 
 // Planners of profiles decide the stages, so a policy must accept them as they are.
@@ -95,6 +101,8 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   PlanOptions plan = options.plan;
   plan.planner = pipeline.plan.planner = contender.planner;
   plan.policy = pipeline.plan.policy = contender.policy;
+  if (!may_flow(contender.policy)) plan.order.drain_every = 0;
+  pipeline.order.drain_every = plan.order.drain_every;
   pipeline.plan.schedule.reset();
   pipeline.search_seconds = 0;
   pipeline.beside.reset();

@@ -43,7 +43,7 @@ ir::Assignment climb_from(const PlanRequest& request, const ir::Assignment& star
   assignment.choice = start.choice;
   for (const auto& members : small.members) assignment.stage_of.push_back(start.stage_of[members.front()]);
   return expand(small, nodes,
-                improve(of_parts, std::move(assignment), evaluations_for(small.graph, request), deadline));
+                hill_climb(of_parts, std::move(assignment), evaluations_for(small.graph, request), deadline));
 }
 
 }  // namespace graphpipe::partitioner

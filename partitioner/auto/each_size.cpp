@@ -133,7 +133,7 @@ class EachSize {
 
   void beside_the_best() {
     const Samples batch = whole_.request().graph->batch, size = whole_.micro_batch();
-    std::vector<Samples> sizes = sizes_beside(batch, size);
+    std::vector<Samples> sizes = neighbouring_sizes(batch, size);
     sizes.push_back(size);
     search_stages_in(sizes);
     std::erase_if(sizes, [&](Samples other) { return begun_.contains(other); });

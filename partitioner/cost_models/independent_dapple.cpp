@@ -38,7 +38,7 @@ class DappleScore {
     const double micro_batches = std::floor(std::floor(static_cast<double>(request_.batch) / copies) /
                                             static_cast<double>(request_.micro_batch));
     double slowest = 0, whole = 0, fill = 0, hops = 0;
-    Rows before;
+    LayerSet before;
     for (size_t s = 0; s < members_.size(); ++s) {
       const double time = seconds(s), devices = static_cast<double>(devices_of(s).size());
       const double entering = batches() * recomputed_boundary(prices_, before, model_.cut);
@@ -112,7 +112,7 @@ class DappleScore {
   const UnitPrices& prices_;
   const ir::Assignment& plan_;
   const CostModel& model_;
-  const std::vector<Rows> members_;
+  const std::vector<LayerSet> members_;
   /// The constants of the original, whose reductions inside a machine use its links side by side.
   const bool is_original_;
   /// Bytes per second inside a machine, between two machines, and of collectives over several.

@@ -10,21 +10,21 @@ namespace graphpipe::partitioner {
 namespace {
 
 // One part of a level's chain: a stage at the innermost level, a group of stages further out.
-struct RowPart {
-  Rows rows;
+struct ChainPart {
+  LayerSet rows;
   double seconds = 0;
   int replicas = 1;
 };
 
-double sum_of(const std::vector<double>& column, const Rows& rows) {
+double sum_of(const std::vector<double>& column, const LayerSet& rows) {
   double sum = 0;
   for (const uint32_t row : rows) sum += column[row];
   return sum;
 }
 
-class RowScore {
+class ChainScore {
  public:
-  RowScore(const UnitRequest& request, const UnitAnswer& answer)
+  ChainScore(const UnitRequest& request, const UnitAnswer& answer)
       : request_(request),
         prices_(*request.prices),
         answer_(answer),
@@ -46,8 +46,8 @@ class RowScore {
     return replicas;
   }
 
-  Rows rows_between(int first, int last) const {
-    Rows rows;
+  LayerSet rows_between(int first, int last) const {
+    LayerSet rows;
     for (int s = first; s < last; ++s)
       rows.insert(members_[static_cast<size_t>(s)].begin(), members_[static_cast<size_t>(s)].end());
     return rows;
@@ -55,10 +55,10 @@ class RowScore {
 
   // Seconds of stages [first, last) as one chain of parts at a level; level 0 is the innermost.
   double seconds_of(int level, int first, int last) {
-    std::vector<RowPart> row;
+    std::vector<ChainPart> row;
     if (level == 0) {
       for (int s = first; s < last; ++s) {
-        const Rows rows = rows_between(s, s + 1);
+        const LayerSet rows = rows_between(s, s + 1);
         row.push_back({.rows = rows, .seconds = sum_of(prices_.seconds, rows), .replicas = replicas_of(s)});
       }
     } else {
@@ -72,7 +72,7 @@ class RowScore {
       }
       if (!grouped) return seconds_of(level - 1, first, last);
     }
-    return row_seconds(level, row, rows_between(0, first));
+    return chain_seconds(level, row, rows_between(0, first));
   }
 
   double links(int level, bool first) const {
@@ -84,7 +84,7 @@ class RowScore {
     return count;
   }
 
-  double row_seconds(int level, const std::vector<RowPart>& row, Rows before) {
+  double chain_seconds(int level, const std::vector<ChainPart>& row, LayerSet before) {
     const double rate = request_.machine.levels[static_cast<size_t>(level)].bandwidth;
     double worst = 0;
     for (size_t p = 0; p < row.size(); ++p) {
@@ -104,7 +104,7 @@ class RowScore {
     return worst;
   }
 
-  void note_memory(const std::vector<RowPart>& row, size_t p) {
+  void note_memory(const std::vector<ChainPart>& row, size_t p) {
     const bool from = model_.copies == CopiesRule::kFrom;
     if (!from && model_.copies != CopiesRule::kAfter) return;
     int devices = 0;
@@ -118,7 +118,7 @@ class RowScore {
   const UnitPrices& prices_;
   const UnitAnswer& answer_;
   const CostModel& model_;
-  const std::vector<Rows> members_;
+  const std::vector<LayerSet> members_;
   RecomputedScore score_;
 };
 
@@ -262,8 +262,8 @@ class StageScore {
     return bytes;
   }
 
-  double transfers(const Rows& inside) const {
-    Rows crossing;
+  double transfers(const LayerSet& inside) const {
+    LayerSet crossing;
     for (const auto& [from, to] : prices_.edges)
       if (inside.contains(from) != inside.contains(to)) crossing.insert(from);
     return sum_of(prices_.transfer_seconds, crossing);
@@ -309,7 +309,7 @@ class StageScore {
   const UnitPrices& prices_;
   const ir::Assignment& plan_;
   const CostModel& model_;
-  const std::vector<Rows> members_;
+  const std::vector<LayerSet> members_;
 };
 
 UnitAnswer with_devices_as_stages(UnitAnswer answer) {
@@ -332,31 +332,31 @@ bool is_row(CutRule rule) {
 
 }  // namespace
 
-std::vector<Rows> members_of(const UnitPrices& prices, const ir::Assignment& plan) {
-  std::vector<Rows> members(plan.choice.size());
+std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan) {
+  std::vector<LayerSet> members(plan.choice.size());
   for (const ir::PlanNodeId node : prices.graph->node_ids())
     members.at(plan.stage_of[node].index()).insert(prices.row_of[node]);
   return members;
 }
 
-double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule rule) {
+double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, CutRule rule) {
   if (before.size() == prices.size()) return 0;
-  Rows senders;
+  LayerSet senders;
   if (rule == CutRule::kBoundaryTensors)
     for (const auto& [from, to] : prices.edges)
       if (before.contains(from) && !before.contains(to)) senders.insert(from);
   if (rule == CutRule::kBoundaryAntichain) {
     // For each last node x before the boundary: x, and each node before x that has a reader which is neither x nor
     // before it.
-    std::map<uint32_t, Rows> into;
-    Rows last = before;
+    std::map<uint32_t, LayerSet> into;
+    LayerSet last = before;
     for (const auto& [from, to] : prices.edges) {
       into[to].insert(from);
       if (before.contains(to)) last.erase(from);
     }
     for (const uint32_t x : last) {
       senders.insert(x);
-      Rows up{x};
+      LayerSet up{x};
       for (std::vector<uint32_t> open{x}; !open.empty();) {
         const uint32_t at = open.back();
         open.pop_back();
@@ -372,7 +372,7 @@ double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule
 
 double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan) {
   double heaviest = 0;
-  for (const Rows& rows : members_of(prices, plan)) {
+  for (const LayerSet& rows : members_of(prices, plan)) {
     double block = 0;
     for (const uint32_t row : rows) block += std::round(1e6 * prices.seconds[row]);
     heaviest = std::max(heaviest, block);
@@ -392,7 +392,7 @@ RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& an
   if (answer.model.score == Score::kDapple) return {.objective = dapple_score(request, answer)};
   if (answer.model.score == Score::kBlocks) return {.objective = heaviest_block(*request.prices, answer.plan)};
   RecomputedScore score =
-      is_row(answer.model.cut) ? RowScore(request, answer).run() : StageScore(request, answer).run();
+      is_row(answer.model.cut) ? ChainScore(request, answer).run() : StageScore(request, answer).run();
   if (answer.model.score != Score::kThroughput) score.objective *= units_per_second(answer.unit);
   return score;
 }

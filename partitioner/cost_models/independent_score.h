@@ -8,10 +8,10 @@
 
 namespace graphpipe::partitioner {
 
-/// Rows of a stage.
-using Rows = std::set<uint32_t>;
+/// LayerSet of a stage.
+using LayerSet = std::set<uint32_t>;
 /// Of each stage. Needs: a plan that places every node.
-std::vector<Rows> members_of(const UnitPrices& prices, const ir::Assignment& plan);
+std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan);
 
 struct RecomputedScore {
   /// In the answer's unit.
@@ -26,7 +26,7 @@ RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& an
 double dapple_score(const UnitRequest& request, const UnitAnswer& answer);
 double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan);
 /// Bytes that a boundary after `before` is charged for, by one of the boundary rules.
-double recomputed_boundary(const UnitPrices& prices, const Rows& before, CutRule rule);
+double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, CutRule rule);
 
 /// Units per second of the unit "s", "ms" or "us". Needs: one of these.
 double units_per_second(std::string_view unit);

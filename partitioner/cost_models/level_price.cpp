@@ -73,7 +73,7 @@ class LevelPricer {
         std::vector<size_t> row;
         for (size_t u = 0; u < units.size(); ++u)
           if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
-        outer.push_back(row_time(level, links, units, seconds, row));
+        outer.push_back(chain_time(level, links, units, seconds, row));
       }
       links = model_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
       units = parents;
@@ -93,8 +93,8 @@ class LevelPricer {
     return units;
   }
 
-  double row_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
-                  const std::vector<size_t>& row) {
+  double chain_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
+                    const std::vector<size_t>& row) {
     double slowest = 0;
     int later = 0;
     for (const size_t u : row) later += units[u].replicas;

@@ -86,7 +86,7 @@ bool DeviceCountDp::better(const Cell& a, const Cell& b) {
 }
 
 /// Puts the stage of this column on top of `below` and remembers it if that is the best so far.
-void DeviceCountDp::place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const {
+void DeviceCountDp::place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const {
   if (below.devices >= best.devices) return;
   const std::vector<Choice>& stairs = row.columns[column];
   const auto choice = std::partition_point(stairs.begin(), stairs.end(), [&](const Choice& c) { return c.time > t_; });
@@ -94,14 +94,14 @@ void DeviceCountDp::place(Cell& best, Piece& how, const Row& row, size_t column,
   const Cell cell{below.devices + choice->devices, below.latency + choice->latency, -1};
   if (!feasible(cell) || !better(cell, best)) return;
   best = cell;
-  how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.piece};
+  how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.back_pointer};
 }
 
-/// Stores the piece that `place` remembered, and links the cell to it.
-void DeviceCountDp::commit(Cell& best, Piece& how) {
+/// Stores the back_pointer that `place` remembered, and links the cell to it.
+void DeviceCountDp::commit(Cell& best, BackPointer& how) {
   if (how.row == nullptr) return;
-  pieces_.push_back(how);
-  best.piece = static_cast<int>(pieces_.size()) - 1;
+  back_pointers_.push_back(how);
+  best.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
   how = {};
 }
 
@@ -112,10 +112,10 @@ DeviceCountDp::Cell DeviceCountDp::sum(const Cell& a, const Cell& b, bool stacke
 DeviceCountDp::Cell DeviceCountDp::beside(const Cell& a, const Cell& b) {
   Cell both = sum(a, b, false);
   if (!feasible(both)) return nothing();
-  both.piece = std::max(a.piece, b.piece);
-  if (a.piece < 0 || b.piece < 0) return both;
-  pieces_.push_back({.below = a.piece, .beside = b.piece});
-  both.piece = static_cast<int>(pieces_.size()) - 1;
+  both.back_pointer = std::max(a.back_pointer, b.back_pointer);
+  if (a.back_pointer < 0 || b.back_pointer < 0) return both;
+  back_pointers_.push_back({.below = a.back_pointer, .beside = b.back_pointer});
+  both.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
   return both;
 }
 
@@ -126,9 +126,9 @@ DeviceCountDp::Cell DeviceCountDp::stacked(const Cell& above, const Cell& below)
 }
 
 DeviceCountDp::Cell DeviceCountDp::renamed(Cell cell, int from, int to) {
-  if (from == to || cell.piece < 0) return cell;
-  pieces_.push_back({.below = cell.piece, .rename = true, .from = from, .to = to});
-  cell.piece = static_cast<int>(pieces_.size()) - 1;
+  if (from == to || cell.back_pointer < 0) return cell;
+  back_pointers_.push_back({.below = cell.back_pointer, .rename = true, .from = from, .to = to});
+  cell.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
   return cell;
 }
 
@@ -151,7 +151,7 @@ void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   const int most = allowed(chain, i, end);
   if (most < 1) return;
   Cell here = nothing();
-  Piece how;
+  BackPointer how;
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
   for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
     place(here, how, interval, column, states.at[at + column + 1]);
@@ -208,7 +208,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
         const Row& group = row(RowKind::kGroup, chain, index, {static_cast<int>(first), static_cast<int>(next), 0});
         if (group.columns.empty()) break;
         Cell together = nothing();
-        Piece how;
+        BackPointer how;
         place(together, how, group, 0, {});
         if (!feasible(together) || !better(sum(together, made.at[next][last], false), best)) continue;
         commit(together, how);
@@ -228,7 +228,7 @@ std::vector<DeviceCountDp::Lower> DeviceCountDp::lowers(int chain, int end, int 
   for (const Part& part : parts) {
     const Row& tail = row(RowKind::kTail, chain, i, part);
     Cell best = nothing();
-    Piece how;
+    BackPointer how;
     for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
       place(best, how, tail, column, states.at[static_cast<size_t>(i) + column + 1]);
     commit(best, how);
@@ -328,20 +328,20 @@ DeviceCountDp::Cell DeviceCountDp::head_within(int chain, int i, const Part& par
 
 // --- Probes ---
 
-std::vector<FoundStage> DeviceCountDp::collect(int piece, double& t) const {
+std::vector<FoundStage> DeviceCountDp::trace_back(int back_pointer, double& t) const {
   std::vector<FoundStage> stages;
-  std::vector<int> pending{piece};
+  std::vector<int> pending{back_pointer};
   while (!pending.empty()) {
     const int at = pending.back();
     pending.pop_back();
     if (at < 0) continue;
-    const Piece& found = pieces_[static_cast<size_t>(at)];
+    const BackPointer& found = back_pointers_[static_cast<size_t>(at)];
     if (found.rename) {
       // The chains have the same shape: their nodes correspond one to one.
       const auto &from = chain_at(found.from).nodes, &to = chain_at(found.to).nodes;
       std::map<ir::PlanNodeId, ir::PlanNodeId> meant;
       for (size_t i = 0; i < from.size(); ++i) meant[from[i]] = to[i];
-      for (FoundStage& stage : collect(found.below, t)) {
+      for (FoundStage& stage : trace_back(found.below, t)) {
         for (ir::PlanNodeId& node : stage.nodes) node = meant.at(node);
         std::sort(stage.nodes.begin(), stage.nodes.end());
         stages.push_back(std::move(stage));
@@ -363,14 +363,14 @@ std::vector<FoundStage> DeviceCountDp::collect(int piece, double& t) const {
 std::optional<DeviceCountDp::Answer> DeviceCountDp::probe(double t) {
   t_ = t;
   while (fill_limit_ < t) fill_limit_ = std::max(t, 2 * fill_limit_);
-  pieces_.clear();
+  back_pointers_.clear();
   chains_.clear();
   covers_.clear();
   const int root = static_cast<int>(space_.chains.size()) - 1;
   const Cell all = solve(root, static_cast<int>(space_.chains.back().elements.size())).at.front();
   if (deadline_.passed() || !feasible(all)) return std::nullopt;
   Answer answer;
-  answer.stages = collect(all.piece, answer.t);
+  answer.stages = trace_back(all.back_pointer, answer.t);
   return answer;
 }
 

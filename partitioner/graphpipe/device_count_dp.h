@@ -12,7 +12,7 @@
 //
 // The space is that of search_space.h; where a parallel element has more than 16 branches a stage above or below it
 // takes at most two whole ones, and one beside it at most 32; of a branch with more than 24 elements a stage above or
-// below takes a piece that ends at one of 24 even places.
+// below takes a back_pointer that ends at one of 24 even places.
 
 #include <map>
 #include <optional>
@@ -55,11 +55,11 @@ class DeviceCountDp {
   struct Cell {
     int devices = 0;
     double latency = 0;
-    int piece = -1;
+    int back_pointer = -1;
   };
   /// What a cell is made of: a stage on `below`, or two parts beside each other, or (`rename`) `below` solved for one
   /// chain and meant for another.
-  struct Piece {
+  struct BackPointer {
     const Row* row = nullptr;
     int column = 0;
     const Choice* choice = nullptr;
@@ -97,12 +97,12 @@ class DeviceCountDp {
   int allowed(int chain, int first, int last) const {
     return outside_.max_devices(chain, first, last, t_, limits_.devices);
   }
-  Cell nothing() const { return {.devices = limits_.devices + 1, .latency = 0, .piece = -1}; }
+  Cell nothing() const { return {.devices = limits_.devices + 1, .latency = 0, .back_pointer = -1}; }
   static bool better(const Cell& a, const Cell& b);
-  void place(Cell& best, Piece& how, const Row& row, size_t column, const Cell& below) const;
-  void commit(Cell& best, Piece& how);
+  void place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const;
+  void commit(Cell& best, BackPointer& how);
   Cell beside(const Cell& a, const Cell& b);
-  /// The numbers of two cells beside each other or on top of each other, without a piece.
+  /// The numbers of two cells beside each other or on top of each other, without a back_pointer.
   static Cell sum(const Cell& a, const Cell& b, bool stacked);
   Cell stacked(const Cell& above, const Cell& below);
   Cell renamed(Cell cell, int from, int to);
@@ -121,7 +121,7 @@ class DeviceCountDp {
   Cell all_but(const Cover& cover, int branches, const std::vector<Lower>& lowers, int first, int last);
   const SearchChain& chain_at(int chain) const { return space_.chains[static_cast<size_t>(chain)]; }
   const SearchElement& element(int chain, int index) const;
-  std::vector<FoundStage> collect(int piece, double& t) const;
+  std::vector<FoundStage> trace_back(int back_pointer, double& t) const;
 
   const SearchSpace& space_;
   StageEvaluator& evaluator_;
@@ -135,7 +135,7 @@ class DeviceCountDp {
 
   // Of the current probe.
   double t_ = 0;
-  std::vector<Piece> pieces_;
+  std::vector<BackPointer> back_pointers_;
   std::map<std::pair<int, int>, Chain> chains_;
   std::map<std::pair<int, int>, Cover> covers_;
 };

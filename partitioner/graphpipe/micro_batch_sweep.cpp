@@ -104,14 +104,14 @@ class Task {
     }
     for (const double memory : memories_) {
       limits_.memory = memory;
-      if (sizes.size() == 1 && !request_.stages) search_devices(*evaluators.front(), sizes.front().first);
-      else search_flights(evaluators, true, bound_);
+      if (sizes.size() == 1 && !request_.stages) search_device_counts(*evaluators.front(), sizes.front().first);
+      else search_with_in_flight(evaluators, true, bound_);
     }
     return std::move(found_);
   }
 
  private:
-  void search_devices(StageEvaluator& evaluator, Samples size) {
+  void search_device_counts(StageEvaluator& evaluator, Samples size) {
     DeviceCountDp search(space_, evaluator, size, limits_, deadline_);
     const auto best = search.smallest(bound_, max_t_);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
@@ -119,17 +119,17 @@ class Task {
     for (double slack : options_.slacks)
       if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
     // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
-    if (fit != MemoryFit::kFree && space_.elements() <= kMaxElementsForFlights)
-      search_flights({&evaluator}, false, best->t);
+    if (fit != MemoryFit::kFits && space_.elements() <= kMaxElementsForFlights)
+      search_with_in_flight({&evaluator}, false, best->t);
   }
 
-  void search_flights(const std::vector<StageEvaluator*>& evaluators, bool blind_first, double guess) {
+  void search_with_in_flight(const std::vector<StageEvaluator*>& evaluators, bool blind_first, double guess) {
     PipelineDp search(space_, evaluators, request_.graph->batch, deadline_);
     SearchLimits limits = limits_;
     limits.blind = blind_first;
     auto best = search.smallest(guess, max_t_, limits);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
-    if (found_.add(best->stages) != MemoryFit::kFree && blind_first) {
+    if (found_.add(best->stages) != MemoryFit::kFits && blind_first) {
       limits.blind = false;
       best = search.smallest(best->t, max_t_, limits);
       if (!best) return found_.note_shortfall(search.smallest_shortfall());

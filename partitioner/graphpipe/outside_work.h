@@ -1,7 +1,7 @@
 #pragma once
-// What the rest of a plan needs, seen from a part of it: a bound that cuts both searches short. Stages of at most t per
-// sample are together at least (work / t) devices, so a part may have only those that the work outside leaves. A state
-// beyond that is in no plan, and neither is one that it would have been kept from by a better state.
+// A lower bound on the devices that the nodes outside a part of the graph need, which prunes both searches: stages of
+// at most t per sample need at least (work / t) devices. A state that leaves the rest fewer is in no plan, and neither
+// is any state that it dominates.
 
 #include <vector>
 

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxElementsForExactFlights = 20;
 constexpr double kPartsOfRound = 16;
 
-std::pair<int64_t, double> key_of(const cost::Flight& flight) { return {flight.samples, flight.turnaround}; }
+std::pair<int64_t, double> key_of(const cost::InFlightDemand& flight) { return {flight.samples, flight.turnaround}; }
 
 }  // namespace
 
@@ -72,15 +72,16 @@ PipelineDp::Allowed PipelineDp::allowed(int chain, int first, int last) const {
 
 void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most) {
   for (const StageOption& option : row.columns[column]) {
-    State state{.devices = below.devices + option.devices, .stages = below.stages + 1, .flight = {}, .piece = -1};
+    State state{
+        .devices = below.devices + option.devices, .stages = below.stages + 1, .flight = {}, .back_pointer = -1};
     // Options ascend in devices.
     if (state.devices > most.devices || state.stages > most.stages) return;
-    if (limits_.blind && is_covered(frontier, state)) return;
+    if (limits_.blind && is_dominated(frontier, state)) return;
     if (option.time_per_sample > t_) continue;
     int64_t samples = std::min(option.flight.round(), batch_.count);
     if (!limits_.blind) {
-      const std::span<const cost::Flight> readers(&below.flight, below.flight.samples > 0 ? 1 : 0);
-      state.flight = cost::flight_of(option.flight, readers, t_, batch_.count);
+      const std::span<const cost::InFlightDemand> readers(&below.flight, below.flight.samples > 0 ? 1 : 0);
+      state.flight = cost::in_flight_demand(option.flight, readers, t_, batch_.count);
       if (quantizes_turnarounds_) {
         const double step = static_cast<double>(state.flight.round) / kPartsOfRound;
         state.flight.turnaround = std::ceil(state.flight.turnaround / step) * step;
@@ -92,45 +93,46 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
       shortfall_ = std::min(shortfall_, lacking);
       continue;
     }
-    if (!insert(frontier, state)) continue;
-    pieces_.push_back({.row = &row, .column = static_cast<int>(column), .option = &option, .below = below.piece});
-    frontier.back().piece = static_cast<int>(pieces_.size()) - 1;
+    if (!insert_non_dominated(frontier, state)) continue;
+    back_pointers_.push_back(
+        {.row = &row, .column = static_cast<int>(column), .option = &option, .below = below.back_pointer});
+    frontier.back().back_pointer = static_cast<int>(back_pointers_.size()) - 1;
     if (limits_.blind) return;
   }
 }
 
-bool PipelineDp::covers(const State& a, const State& b) const {
+bool PipelineDp::dominates(const State& a, const State& b) const {
   return a.devices <= b.devices && a.flight.samples <= b.flight.samples && a.flight.turnaround <= b.flight.turnaround &&
          (limits_.stages == 0 || a.stages == b.stages);
 }
 
-bool PipelineDp::is_covered(const Frontier& frontier, const State& state) const {
-  return std::any_of(frontier.begin(), frontier.end(), [&](const State& other) { return covers(other, state); });
+bool PipelineDp::is_dominated(const Frontier& frontier, const State& state) const {
+  return std::any_of(frontier.begin(), frontier.end(), [&](const State& other) { return dominates(other, state); });
 }
 
-/// Appends the state unless one that covers it is there; removes those that it covers.
-bool PipelineDp::insert(Frontier& frontier, const State& state) const {
-  if (is_covered(frontier, state)) return false;
-  std::erase_if(frontier, [&](const State& other) { return covers(state, other); });
+/// Appends the state unless one that dominates it is there; removes those that it dominates.
+bool PipelineDp::insert_non_dominated(Frontier& frontier, const State& state) const {
+  if (is_dominated(frontier, state)) return false;
+  std::erase_if(frontier, [&](const State& other) { return dominates(state, other); });
   frontier.push_back(state);
   return true;
 }
 
 PipelineDp::State PipelineDp::join(const State& a, const State& b) const {
-  State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .flight = {}, .piece = -1};
+  State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .flight = {}, .back_pointer = -1};
   both.flight.samples = std::max(a.flight.samples, b.flight.samples);
   both.flight.turnaround = std::max(a.flight.turnaround, b.flight.turnaround);
   both.flight.round = std::max(a.flight.round, b.flight.round);
   return both;
 }
 
-void PipelineDp::set_pieces(State& both, const State& a, const State& b) {
-  if (a.piece < 0 || b.piece < 0) {
-    both.piece = std::max(a.piece, b.piece);
+void PipelineDp::set_back_pointers(State& both, const State& a, const State& b) {
+  if (a.back_pointer < 0 || b.back_pointer < 0) {
+    both.back_pointer = std::max(a.back_pointer, b.back_pointer);
     return;
   }
-  pieces_.push_back({.below = a.piece, .beside = b.piece});
-  both.piece = static_cast<int>(pieces_.size()) - 1;
+  back_pointers_.push_back({.below = a.back_pointer, .beside = b.back_pointer});
+  both.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
 }
 
 PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, const Allowed& most) {
@@ -138,15 +140,16 @@ PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, cons
   for (const State& left : a)
     for (const State& right : b) {
       const State both = join(left, right);
-      if (both.devices > most.devices || both.stages > most.stages || !insert(joined, both)) continue;
-      set_pieces(joined.back(), left, right);
+      if (both.devices > most.devices || both.stages > most.stages || !insert_non_dominated(joined, both)) continue;
+      set_back_pointers(joined.back(), left, right);
     }
   return joined;
 }
 
 // --- Chains ---
 
-const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int end, const cost::Flight& below) {
+const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int end,
+                                                                 const cost::InFlightDemand& below) {
   const auto key = std::tuple(chain, end, key_of(below));
   if (const auto found = chain_memo_.find(key); found != chain_memo_.end()) return found->second;
   ChainStates states;
@@ -181,9 +184,9 @@ void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
     Frontier met;
     for (const Below& tail : tails)
       for (const State& below : tail.states)
-        for (const State& state : solve_rest(chain, i, tail.tail, head, below, most)) insert(met, state);
+        for (const State& state : solve_rest(chain, i, tail.tail, head, below, most)) insert_non_dominated(met, state);
     if (head.none())
-      for (const State& state : met) insert(states.at[static_cast<size_t>(i)], state);
+      for (const State& state : met) insert_non_dominated(states.at[static_cast<size_t>(i)], state);
     else if (!met.empty()) states.heads[static_cast<size_t>(i)].push_back({head, std::move(met)});
   }
 }
@@ -230,7 +233,7 @@ void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
     }
 }
 
-/// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and piece the
+/// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and back_pointer the
 /// results include. Their flight is what a stage above the element meets, or the stage with the head.
 PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
                                             const State& below, const Allowed& most) {
@@ -273,7 +276,8 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
 }
 
 /// Branches [first, last) of a parallel element beside each other: each on its own, or several as one stage.
-PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first, int last, const cost::Flight& below) {
+PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first, int last,
+                                                const cost::InFlightDemand& below) {
   const auto key = std::tuple(chain, index, first, last, key_of(below));
   if (const auto found = branch_memo_.find(key); found != branch_memo_.end()) return found->second;
   Frontier result;
@@ -292,7 +296,7 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
       Frontier together;
       place(together, group, 0, start, most);
       if (next < last) together = join(together, solve_branches(chain, index, next, last, below), most);
-      for (const State& state : together) insert(result, state);
+      for (const State& state : together) insert_non_dominated(result, state);
     }
   }
   return branch_memo_[key] = std::move(result);
@@ -300,14 +304,14 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
 
 // --- Probes ---
 
-std::vector<FoundStage> PipelineDp::collect(int piece) const {
+std::vector<FoundStage> PipelineDp::trace_back(int back_pointer) const {
   std::vector<FoundStage> stages;
-  std::vector<int> pending{piece};
+  std::vector<int> pending{back_pointer};
   while (!pending.empty()) {
     const int at = pending.back();
     pending.pop_back();
     if (at < 0) continue;
-    const Piece& found = pieces_[static_cast<size_t>(at)];
+    const BackPointer& found = back_pointers_[static_cast<size_t>(at)];
     pending.push_back(found.beside);
     pending.push_back(found.below);
     if (found.row == nullptr) continue;
@@ -324,7 +328,7 @@ std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchL
   t_ = t;
   limits_ = limits;
   shortfall_ = kInfinity;
-  pieces_.clear();
+  back_pointers_.clear();
   chain_memo_.clear();
   branch_memo_.clear();
   const int root = static_cast<int>(space_.chains.size()) - 1;
@@ -338,7 +342,7 @@ std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchL
     if (best == nullptr || rank(state) < rank(*best)) best = &state;
   }
   if (best == nullptr) return std::nullopt;
-  return collect(best->piece);
+  return trace_back(best->back_pointer);
 }
 
 std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double most, const SearchLimits& limits) {

@@ -71,18 +71,18 @@ class PipelineDp {
   };
   struct State {
     int devices = 0, stages = 0;
-    cost::Flight flight;
-    int piece = -1;
+    cost::InFlightDemand flight;
+    int back_pointer = -1;
   };
   using Frontier = std::vector<State>;
   /// How a state came about: a stage on top of `below`, or two parts side by side.
-  struct Piece {
+  struct BackPointer {
     const Row* row = nullptr;
     int column = 0;
     const StageOption* option = nullptr;
     int below = -1, beside = -1;
   };
-  using FlightKey = std::pair<int64_t, double>;
+  using DemandKey = std::pair<int64_t, double>;
   /// A part of a parallel element: whole branches [first, last), or (cut above zero) the tail from `cut` or the head up
   /// to `cut` of the branch `first`. None where last is 0.
   struct Part {
@@ -114,24 +114,24 @@ class PipelineDp {
   Allowed allowed(int chain, int first, int last) const;
   /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
   void place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most);
-  bool covers(const State& a, const State& b) const;
-  bool is_covered(const Frontier& frontier, const State& state) const;
-  bool insert(Frontier& frontier, const State& state) const;
-  /// Two parts beside each other, still without a piece.
+  bool dominates(const State& a, const State& b) const;
+  bool is_dominated(const Frontier& frontier, const State& state) const;
+  bool insert_non_dominated(Frontier& frontier, const State& state) const;
+  /// Two parts beside each other, still without a back_pointer.
   State join(const State& a, const State& b) const;
-  void set_pieces(State& both, const State& a, const State& b);
+  void set_back_pointers(State& both, const State& a, const State& b);
   Frontier join(const Frontier& a, const Frontier& b, const Allowed& most);
 
-  const std::vector<Frontier>& solve_chain(int chain, int end, const cost::Flight& below);
+  const std::vector<Frontier>& solve_chain(int chain, int end, const cost::InFlightDemand& below);
   void solve_position(int chain, int end, int i, ChainStates& states);
   void solve_block(int chain, int end, int i, ChainStates& states);
   std::vector<Below> find_tails(int chain, int end, int i, const ChainStates& states);
   void add_heads(int chain, int end, int i, ChainStates& states);
-  Frontier solve_branches(int chain, int element, int first, int last, const cost::Flight& below);
+  Frontier solve_branches(int chain, int element, int first, int last, const cost::InFlightDemand& below);
   Frontier solve_rest(int chain, int element, const Part& tail, const Part& head, const State& below,
                       const Allowed& most);
   std::vector<Part> parts_of(int chain, int element) const;
-  std::vector<FoundStage> collect(int piece) const;
+  std::vector<FoundStage> trace_back(int back_pointer) const;
   const SearchElement& element(int chain, int index) const;
 
   const SearchSpace& space_;
@@ -146,9 +146,9 @@ class PipelineDp {
   double t_ = 0;
   SearchLimits limits_;
   double shortfall_ = 0;
-  std::vector<Piece> pieces_;
-  std::map<std::tuple<int, int, FlightKey>, std::vector<Frontier>> chain_memo_;
-  std::map<std::tuple<int, int, int, int, FlightKey>, Frontier> branch_memo_;
+  std::vector<BackPointer> back_pointers_;
+  std::map<std::tuple<int, int, DemandKey>, std::vector<Frontier>> chain_memo_;
+  std::map<std::tuple<int, int, int, int, DemandKey>, Frontier> branch_memo_;
 };
 
 }  // namespace graphpipe::partitioner

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "cost/lower_bound.h"
-#include "ir/connected_parts.h"
+#include "ir/connected_components.h"
 #include "support/digraph.h"
 
 namespace graphpipe::partitioner {

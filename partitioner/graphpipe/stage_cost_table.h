@@ -18,7 +18,7 @@ struct StageOption {
   int devices = 1;
   /// GraphPipe's objective of the stage.
   double time_per_sample = 0;
-  cost::FlightStage flight;
+  cost::InFlightStage flight;
   /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
   /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
   double fixed_bytes = 0, item_bytes = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Devices that differ in speed or memory. Their numbers mean nothing but how far they are from each other, while
-// searches hand devices out by their numbers; and the slow ones may be best left out.
+// Searches hand out devices in the order of their ids, which matters where devices differ in speed or memory. Here a
+// planner is asked with several orders of the devices, and with the fastest kinds of device alone.
 
 #include <vector>
 

@@ -33,9 +33,9 @@ struct Tried {
   double step = kInfinity;
 };
 
-class LocalSearch {
+class HillClimb {
  public:
-  LocalSearch(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline)
+  HillClimb(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline)
       : request_(request), graph_(*request.graph), cluster_(*request.cluster), left_(evaluations), deadline_(deadline) {
     classes_ = device_classes(graph_, cluster_);
     differ_ = devices_differ(graph_, cluster_);
@@ -45,12 +45,12 @@ class LocalSearch {
   }
 
   ir::Assignment run() {
-    using Move = bool (LocalSearch::*)();
-    constexpr Move kMoves[] = {&LocalSearch::change_micro_batch,  &LocalSearch::use_idle_devices,
-                               &LocalSearch::move_nodes,          &LocalSearch::move_replicas,
-                               &LocalSearch::merge_stages,        &LocalSearch::split_stages,
-                               &LocalSearch::share_devices,       &LocalSearch::change_recompute,
-                               &LocalSearch::change_replica_mode, &LocalSearch::exchange_devices};
+    using Move = bool (HillClimb::*)();
+    constexpr Move kMoves[] = {&HillClimb::change_micro_batch,  &HillClimb::use_idle_devices,
+                               &HillClimb::move_nodes,          &HillClimb::move_replicas,
+                               &HillClimb::merge_stages,        &HillClimb::split_stages,
+                               &HillClimb::share_devices,       &HillClimb::change_recompute,
+                               &HillClimb::change_replica_mode, &HillClimb::exchange_devices};
     bool improved = std::isfinite(best_.step);
     while (improved && !is_over()) {
       improved = false;
@@ -393,7 +393,7 @@ class LocalSearch {
     if (!common) return false;
     const int64_t size = common->count;
     std::set<Samples> sizes{Samples(2 * size), Samples(size / 2)};
-    for (const Samples other : sizes_beside(graph_.batch, *common)) sizes.insert(other);
+    for (const Samples other : neighbouring_sizes(graph_.batch, *common)) sizes.insert(other);
     for (const Samples other : sizes) {
       if (other.count < 1 || other > graph_.batch || other == *common) continue;
       ir::Assignment assignment = best_.assignment;
@@ -474,9 +474,9 @@ class LocalSearch {
 
 }  // namespace
 
-ir::Assignment improve(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline) {
+ir::Assignment hill_climb(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline) {
   ir::Assignment as_given = start;
-  LocalSearch search(request, std::move(start), evaluations, deadline);
+  HillClimb search(request, std::move(start), evaluations, deadline);
   ir::Assignment improved = search.run();
   return improved.choice.empty() ? as_given : improved;
 }

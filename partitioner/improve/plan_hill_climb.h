@@ -14,6 +14,6 @@
 namespace graphpipe::partitioner {
 
 /// Needs: a plan that fits. `evaluations`: plans that may be tried. Deterministic; ends early when the deadline passes.
-ir::Assignment improve(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline);
+ir::Assignment hill_climb(const PlanRequest& request, ir::Assignment start, int64_t evaluations, Deadline& deadline);
 
 }  // namespace graphpipe::partitioner

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "cost/fold.h"
-#include "ir/connected_parts.h"
+#include "ir/connected_components.h"
 #include "support/union_find.h"
 
 namespace graphpipe::partitioner {
@@ -68,7 +68,7 @@ class Fuser {
   MaxLoadGraph run(Fusion fusion) {
     if (fusion == Fusion::kBiconnected) join_biconnected();
     mark_orphans();
-    const std::vector<uint32_t> part = ir::strongly_connected_parts(prices_.size(), forward_edges());
+    const std::vector<uint32_t> part = ir::strongly_connected_components(prices_.size(), forward_edges());
     std::map<uint32_t, uint32_t> first_of;
     for (uint32_t row = 0; row < prices_.size(); ++row)
       groups_.join(first_of.emplace(part[groups_.find(row)], row).first->second, row);
@@ -91,7 +91,7 @@ class Fuser {
       const bool is_mask = readers[from] > kReadersOfMask && !is_backward(from) && prices_.seconds[from] < kFree;
       if (!is_mask && half(from) != half(to)) edges.emplace_back(half(from), half(to));
     }
-    const std::vector<uint32_t> part = ir::biconnected_parts(2 * size_t{prices_.size()}, edges);
+    const std::vector<uint32_t> part = ir::biconnected_components(2 * size_t{prices_.size()}, edges);
     std::map<uint32_t, uint32_t> first_of;
     for (size_t i = 0; i < edges.size(); ++i)
       groups_.join(first_of.emplace(part[i], edges[i].first / 2).first->second, edges[i].first / 2);

@@ -10,8 +10,6 @@ namespace {
 constexpr std::array<std::string_view, kIdleCauseCount> kNames = {
     "warm-up", "forward input", "gradient", "in-flight limit", "link", "collective", "drain"};
 
-bool is_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-
 class Ledger {
  public:
   Ledger(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline)
@@ -50,9 +48,7 @@ class Ledger {
  private:
   static void add(IdleTime& idle, IdleCause cause, Ticks ticks) { idle[static_cast<size_t>(cause)] += ticks; }
 
-  ItemIndex item_of(const Action& action) const {
-    return items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
-  }
+  ItemIndex item_of(const Action& action) const { return items_.item_of(action); }
 
   /// When the message of a receive is there: at the end of its send, though its action may be posted later.
   Ticks arrival(size_t p, size_t position) const {
@@ -94,7 +90,7 @@ class Ledger {
     add(idle, IdleCause::kLink, gap.end - made);
     if (!ir::is_backward_message(by->op)) return add(idle, IdleCause::kForwardInput, made - gap.start);
     Ticks could_run = made;
-    if (is_backward(actions[i].op) && next_forward_[i] >= 0) {
+    if (ir::makes_input_gradient(actions[i].op) && next_forward_[i] >= 0) {
       const ItemIndex item = item_of(actions[static_cast<size_t>(next_forward_[i])]);
       if (item >= 0) could_run = std::clamp(input_ready_[static_cast<size_t>(item)], gap.start, made);
     }

@@ -21,8 +21,6 @@ struct Task {
   std::vector<Reader> readers;
 };
 
-bool is_first_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-
 class Slack {
  public:
   Slack(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline)
@@ -50,9 +48,7 @@ class Slack {
   }
 
  private:
-  ItemIndex item_of(const Action& action) const {
-    return items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
-  }
+  ItemIndex item_of(const Action& action) const { return items_.item_of(action); }
   /// The task that makes or needs a message.
   int64_t task_of(const Action& message) const {
     const auto item = static_cast<size_t>(item_of(message));
@@ -67,7 +63,7 @@ class Slack {
         const auto index = static_cast<int64_t>(tasks_.size());
         const auto item = static_cast<size_t>(item_of(actions[i]));
         if (actions[i].op == ActionOp::kForward) forward_[item] = index;
-        if (is_first_backward(actions[i].op)) backward_[item] = index;
+        if (ir::makes_input_gradient(actions[i].op)) backward_[item] = index;
         if (first_[p] < 0) first_[p] = index;
         else tasks_.back().next = index;
         const Span span = timeline_.spans[p][i];

@@ -51,7 +51,7 @@ void insert_recompute(const StageGraph& graph, Schedule& schedule) {
       // An overlapped pair stays together: the R of its backward goes before its forward.
       const bool pairs = action.overlaps_next && i + 1 < program.actions.size();
       const Action& first = pairs ? program.actions[i + 1] : action;
-      const bool starts_backward = first.op == ActionOp::kBackward || first.op == ActionOp::kInputGradient;
+      const bool starts_backward = ir::makes_input_gradient(first.op);
       if (starts_backward && !paired && graph.stages[StageId(static_cast<size_t>(first.stage))].choice.recompute) {
         actions.push_back(first);
         actions.back().op = ActionOp::kRecompute;
@@ -123,7 +123,7 @@ class Placer {
     std::array<ItemIndex, 2> items{};
     for (size_t i = 0; i < count; ++i) {
       const Action& action = actions[first + i];
-      items[i] = items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+      items[i] = items_.item_of(action);
       if (items[i] < 0 || items_[items[i]].range != action.range)
         return bad_schedule(text("device ", compute_.programs[program].device, ": ", ir::print_action(action),
                                  " has no forward with the same samples"),
@@ -171,7 +171,7 @@ class Placer {
   void place_message(size_t sender, const Message& message) {
     const Item& from = items_[message.from];
     const Item& to = items_[message.to];
-    Action action = compute_action_of(from, message.range);
+    Action action = communication_action(from, message.range);
     action.op = message.backward ? ActionOp::kSendBackward : ActionOp::kSendForward;
     action.edge = static_cast<int32_t>(message.edge.index());
     if (message.range != from.range) append(sender, with_op(action, ActionOp::kSlice), message.from);
@@ -194,7 +194,7 @@ class Placer {
     for (auto next = pieces_.lower_bound({item, backward, -1}); next != pieces_.end(); next = pieces_.erase(next)) {
       const auto [reading, of_gradient, edge] = next->first;
       if (reading != item || of_gradient != backward) break;
-      Action join = compute_action_of(items_[item], items_[item].range);
+      Action join = communication_action(items_[item], items_[item].range);
       join.op = ActionOp::kConcatenate;
       join.edge = edge;
       append(program, join, item);
@@ -206,7 +206,7 @@ class Placer {
     return action;
   }
 
-  static Action compute_action_of(const Item& item, SampleRange range) {
+  static Action communication_action(const Item& item, SampleRange range) {
     Action action;
     action.stream = ir::Stream::kCommunication;
     action.stage = static_cast<int32_t>(item.stage.index());

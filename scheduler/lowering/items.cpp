@@ -66,7 +66,7 @@ DataFlow::DataFlow(const StageGraph& graph, const ItemTable& items)
 bool DataFlow::is_ready(ItemIndex item, ActionOp op) const {
   const size_t index = static_cast<size_t>(item);
   if (op == ActionOp::kForward) return missing_forward_[index] == 0;
-  if (op == ActionOp::kBackward || op == ActionOp::kInputGradient) return missing_backward_[index] == 0;
+  if (ir::makes_input_gradient(op)) return missing_backward_[index] == 0;
   return true;
 }
 
@@ -94,7 +94,7 @@ std::span<const Message> DataFlow::finish(ItemIndex item, ActionOp op) {
   const StageId stage = items_[item].stage;
   if (op == ActionOp::kForward)
     for (const ir::EdgeId edge : out_[stage]) collect(item, edge, false);
-  if (op == ActionOp::kBackward || op == ActionOp::kInputGradient)
+  if (ir::makes_input_gradient(op))
     for (const ir::EdgeId edge : in_[stage])
       if (graph_.edges[edge].carries_gradient()) collect(item, edge, true);
   for (const Message& message : messages_) {

@@ -33,6 +33,10 @@ class ItemTable {
   std::pair<ItemIndex, ItemIndex> of(StageId stage, int replica) const;
   /// The item of this replica that contains `range`, or -1.
   ItemIndex containing(StageId stage, int replica, SampleRange range) const;
+  /// That of an action of a stage.
+  ItemIndex item_of(const Action& action) const {
+    return containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
+  }
   int replica_count(StageId stage) const { return replicas_[stage]; }
   size_t stage_count() const { return replicas_.size(); }
 

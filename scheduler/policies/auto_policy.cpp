@@ -47,7 +47,7 @@ Result<Schedule> order_auto(const PolicyRequest& request) {
                            .message = "no synchronous policy can order these stages",
                            .hint = "change the plan as one of the policies asks"}};
   for (const Policy& policy : all_policies()) {
-    if (policy.order == order_auto || policy.asynchronous || policy.forward_only) continue;
+    if (policy.tries_others || policy.asynchronous || policy.forward_only) continue;
     Result<Schedule> order = policy.order(request);
     if (order) candidates.push_back(candidate_of(request, *std::move(order)));
     for (Diagnostic problem : order.problems()) {
@@ -57,7 +57,7 @@ Result<Schedule> order_auto(const PolicyRequest& request) {
   }
   std::optional<Schedule> best = best_of(request, std::move(candidates));
   if (!best) return problems;
-  return improve(request.graph, request.cluster, *std::move(best), {.max_actions = request.searched_actions});
+  return improve_order(request.graph, request.cluster, *std::move(best), {.max_actions = request.searched_actions});
 }
 
 }  // namespace graphpipe::scheduler

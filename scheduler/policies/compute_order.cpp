@@ -114,9 +114,7 @@ class Merger {
     woken_.push_back(stage);
   }
 
-  ItemIndex item_of(const Action& action) const {
-    return items_.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range);
-  }
+  ItemIndex item_of(const Action& action) const { return items_.item_of(action); }
 
   bool is_ready(const List& list) const {
     return !list.at_end() && flow_.is_ready(item_of(list.head()), list.head().op);

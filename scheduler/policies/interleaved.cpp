@@ -58,8 +58,8 @@ Result<Schedule> order_in_groups(const PolicyRequest& request, std::string_view 
     const int64_t before = (chunks.chunks - 1) * std::min(group, chunks.micro_batches);
     // The rules count the forwards before the first {F, B} pair; ours counts that forward too.
     lists.push_back(
-        list_by_rule(sequence(ActionOp::kForward), sequence(ActionOp::kBackward),
-                     {.warm_up = before + warm_up(chunks.ranks, rank) + 1, .split = split, .weight_lag = lag(rank)}));
+        action_list(sequence(ActionOp::kForward), sequence(ActionOp::kBackward),
+                    {.warm_up = before + warm_up(chunks.ranks, rank) + 1, .split = split, .weight_lag = lag(rank)}));
   }
   return schedule_of_ranks(chunks, std::move(lists), policy);
 }

@@ -20,7 +20,7 @@ Schedule merge_raising(const StageGraph& graph, IdMap<StageId, ListRule> rules) 
     StageOrders orders(graph.stages.size());
     for (const StageId stage : graph.stage_ids())
       for (size_t replica = 0; replica < graph.stages[stage].choice.devices.size(); ++replica)
-        orders[stage].push_back(stage_list_by_rule(graph, stage, static_cast<int>(replica), rules[stage]));
+        orders[stage].push_back(stage_action_list(graph, stage, static_cast<int>(replica), rules[stage]));
     MergedOrders merged = merge_orders(graph, orders);
     if (merged.starved.empty()) return std::move(merged.schedule);
     // Of several replicas one may starve alone, and all are raised.

@@ -4,8 +4,8 @@
 
 namespace graphpipe::scheduler {
 
-std::vector<Action> list_by_rule(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
-                                 const ListRule& rule) {
+std::vector<Action> action_list(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
+                                const ListRule& rule) {
   std::vector<Action> list;
   size_t next_forward = 0, next_backward = 0, next_weight = 0;
   const auto run_forwards = [&](int64_t count) {
@@ -31,14 +31,14 @@ std::vector<Action> list_by_rule(const std::vector<Action>& forwards, const std:
   return list;
 }
 
-std::vector<Action> stage_list_by_rule(const StageGraph& graph, StageId stage, int replica, const ListRule& rule) {
+std::vector<Action> stage_action_list(const StageGraph& graph, StageId stage, int replica, const ListRule& rule) {
   std::vector<Action> forwards, backwards;
   for (const SampleRange range : item_ranges(graph, stage, replica)) {
     forwards.push_back(compute_action(ActionOp::kForward, stage, replica, range));
     if (graph.stages[stage].has_backward)
       backwards.push_back(compute_action(ActionOp::kBackward, stage, replica, range));
   }
-  return list_by_rule(forwards, backwards, rule);
+  return action_list(forwards, backwards, rule);
 }
 
 }  // namespace graphpipe::scheduler

@@ -1,6 +1,9 @@
 #pragma once
 // One generator for the lists of almost every synchronous schedule: they differ in a few integers per list (1F1B, kFkB,
 // DAPPLE A and B, interleaved, zero bubble).
+//
+// Example: three micro-batches, warm_up 2, k 1: F0 F1 B0 F2 B1 B2. Split, with weight_lag 1:
+// F0 F1 I0 F2 I1 W0 I2 W1 W2.
 
 #include "scheduler/policies/compute_order.h"
 
@@ -17,11 +20,11 @@ struct ListRule {
 };
 
 /// `forwards` in the order in which they run; `backwards` (kBackward) in theirs, empty where there are none.
-std::vector<Action> list_by_rule(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
-                                 const ListRule& rule);
+std::vector<Action> action_list(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
+                                const ListRule& rule);
 
 /// The same rule for all items of one replica of a stage, in ascending order of samples. A stage without a backward
 /// runs its forwards.
-std::vector<Action> stage_list_by_rule(const StageGraph& graph, StageId stage, int replica, const ListRule& rule);
+std::vector<Action> stage_action_list(const StageGraph& graph, StageId stage, int replica, const ListRule& rule);
 
 }  // namespace graphpipe::scheduler

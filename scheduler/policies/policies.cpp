@@ -107,6 +107,7 @@ constexpr Policy kPolicies[] = {
     {.name = "auto",
      .description = "the synchronous policy that simulates fastest within the memory, improved by a search",
      .order = order_auto,
+     .tries_others = true,
      .choices = kSynchronous},
     {.name = "none", .description = "no pipelining: one micro-batch after the other", .order = order_none},
 };

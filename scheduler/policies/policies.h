@@ -73,6 +73,8 @@ struct Policy {
   bool asynchronous = false;
   /// Forwards only: takes the stage graph as without_backward leaves it.
   bool forward_only = false;
+  /// Takes the best order of the other policies.
+  bool tries_others = false;
   /// Replicas take whole micro-batches in turn instead of dividing each.
   bool takes_turns = false;
   PolicyChoices choices = {};

@@ -178,7 +178,8 @@ std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster
   return evaluation ? std::optional(evaluation->score) : std::nullopt;
 }
 
-Schedule improve(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute, const SearchOptions& options) {
+Schedule improve_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
+                       const SearchOptions& options) {
   return Search(graph, cluster, std::move(compute), options).run();
 }
 

@@ -37,7 +37,7 @@ struct SearchOptions {
 /// if it is. Takes what a policy gives: compute actions, and the actions of updates inside the step, which keep their
 /// places among themselves; an item keeps its weight version, an overlapped pair stays one. Schedules that cannot run
 /// come back as they are. Deterministic.
-Schedule improve(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
-                 const SearchOptions& options = {});
+Schedule improve_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
+                       const SearchOptions& options = {});
 
 }  // namespace graphpipe::scheduler

@@ -28,7 +28,7 @@ Result<Schedule> order_zero_bubble(const PolicyRequest& request, int64_t factor,
                         .split = true,
                         .weight_lag = factor * (items_per_replica(graph, stage, deepest) - items)};
     for (size_t replica = 0; replica < graph.stages[stage].choice.devices.size(); ++replica)
-      orders[stage].push_back(stage_list_by_rule(graph, stage, static_cast<int>(replica), rule));
+      orders[stage].push_back(stage_action_list(graph, stage, static_cast<int>(replica), rule));
   }
   MergedOrders merged = merge_orders(graph, orders);
   if (!merged.starved.empty())

@@ -8,8 +8,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-bool waits_for_gradient(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-
 ir::DeviceId device_of(const StageGraph& graph, const Item& item) {
   return graph.stages[item.stage].choice.devices[static_cast<size_t>(item.replica)];
 }
@@ -42,7 +40,7 @@ void RelaxedTimes::add_nodes(const StageGraph& graph, const ir::Cluster& cluster
                 .group = group_of_[stage],
                 .overlaps_next = action.overlaps_next};
       if (action.op == ActionOp::kForward) forward_of_[item] = index;
-      if (waits_for_gradient(action.op)) {
+      if (ir::makes_input_gradient(action.op)) {
         backward_of_[item] = index;
         Action again = action;
         again.op = ActionOp::kRecompute;

@@ -31,8 +31,8 @@ class Resolver {
     result_.emplace(ResolvedSchedule{.items = ItemTable(graph_, schedule_)});
     count_needs();
     GP_TRY_VOID(number_slots());
-    GP_TRY_VOID(fill_rows());
-    GP_TRY_VOID(pair_rows());
+    GP_TRY_VOID(resolve_actions());
+    GP_TRY_VOID(pair_messages());
     GP_TRY_VOID(check_lists());
     result_->link_count = links_.count();
     return std::move(*result_);
@@ -103,7 +103,7 @@ class Resolver {
     return Ok{};
   }
 
-  Status fill_rows() {
+  Status resolve_actions() {
     Durations durations(graph_, ticks_per_second_, cluster_.runtime.action);
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       const ir::Program& program = schedule_.programs[p];
@@ -186,7 +186,7 @@ class Resolver {
     std::vector<ActionIndex> sends, receives;
   };
 
-  Status pair_rows() {
+  Status pair_messages() {
     std::vector<Channel> channels(channel_offsets());
     for (size_t p = 0; p < schedule_.programs.size(); ++p)
       for (size_t i = 0; i < schedule_.programs[p].actions.size(); ++i) {

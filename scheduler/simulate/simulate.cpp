@@ -85,7 +85,7 @@ Simulator::Outcome Simulator::run_compute(size_t program, ActionIndex at, const 
   if (const std::string_view what = order_problem(action, work); !what.empty()) return fail(at, what);
   if (!enter_slot(at, work)) return fail(at, "uses a slot that another item still uses");
   const bool forward = action.op == ActionOp::kForward;
-  const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
+  const bool backward = ir::makes_input_gradient(action.op);
   if ((forward && work.missing_forward > 0) || (backward && work.missing_backward > 0))
     return wait_for(program, index, backward);
   if (!action.overlaps_next) {
@@ -125,7 +125,7 @@ Simulator::Outcome Simulator::wait_for(size_t program, ItemIndex index, bool bac
 void Simulator::start_compute(size_t program, ActionIndex at, const ItemRun& work, bool forward) {
   ProgramRun& run = programs_[program];
   const ActionOp op = action_of(at).op;
-  const bool waits = forward || op == ActionOp::kBackward || op == ActionOp::kInputGradient;
+  const bool waits = forward || ir::makes_input_gradient(op);
   Ticks ready = !waits ? Ticks(0) : forward ? work.forward_ready : work.backward_ready;
   ActionIndex cause = forward ? work.forward_cause : work.backward_cause;
   if (run.pair_ready > ready) {

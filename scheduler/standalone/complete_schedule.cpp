@@ -10,7 +10,7 @@ namespace graphpipe::scheduler {
 namespace {
 
 template <typename Matches>
-bool any_row(const Schedule& schedule, Matches matches) {
+bool any_action(const Schedule& schedule, Matches matches) {
   return std::any_of(schedule.programs.begin(), schedule.programs.end(), [&](const ir::Program& program) {
     return std::any_of(program.actions.begin(), program.actions.end(), matches);
   });
@@ -28,7 +28,7 @@ class LocalMessages {
  public:
   LocalMessages(const StageGraph& graph, const Schedule& given) : graph_(graph), given_(given) {
     named_.resize(graph.edges.size(), false);
-    any_row(given, [&](const Action& action) {
+    any_action(given, [&](const Action& action) {
       if (ir::is_message(action.op) && action.edge >= 0 && static_cast<size_t>(action.edge) < named_.size())
         named_[ir::EdgeId(static_cast<size_t>(action.edge))] = true;
       return false;
@@ -92,10 +92,7 @@ void give_slots(const StageGraph& graph, Schedule& schedule) {
   ItemLists lists;
   for (const ir::Program& program : schedule.programs) {
     std::vector<ItemIndex>& list = lists.emplace_back();
-    for (const Action& action : program.actions)
-      list.push_back(ir::is_of_item(action.op)
-                         ? items.containing(StageId(static_cast<size_t>(action.stage)), action.replica, action.range)
-                         : -1);
+    for (const Action& action : program.actions) list.push_back(ir::is_of_item(action.op) ? items.item_of(action) : -1);
   }
   assign_slots(items, lists, schedule);
 }
@@ -107,7 +104,8 @@ size_t device_count(const Schedule& schedule) {
 }
 
 /// For lists with more than compute actions: completes them, then checks all of them.
-std::optional<ScheduleProblem> complete_rows(const Schedule& given, const VersionClaims& claims, WholeSchedule& whole) {
+std::optional<ScheduleProblem> complete_actions(const Schedule& given, const VersionClaims& claims,
+                                                WholeSchedule& whole) {
   Extended extended;
   const bool bare = given.slots.empty();
   if (bare) {
@@ -117,7 +115,7 @@ std::optional<ScheduleProblem> complete_rows(const Schedule& given, const Versio
     extended.schedule = given;
   }
   whole.schedule = std::move(extended.schedule);
-  const bool steps = any_row(given, [](const Action& a) { return a.op == ActionOp::kStep; });
+  const bool steps = any_action(given, [](const Action& a) { return a.op == ActionOp::kStep; });
   std::optional<ScheduleProblem> problem =
       first_problem(whole.graph, whole.cluster, whole.schedule,
                     {.memory = {}, .check_memory = false, .synchronous = steps, .claims = claims});
@@ -140,9 +138,9 @@ Verdict complete_schedule(const Schedule& given, EdgeNumbers numbers, const Pass
                       .cluster = standalone_cluster(static_cast<int>(device_count(given)), costs.latency),
                       .schedule = {}};
   set_costs(whole.graph, costs);
-  const bool only_compute = !any_row(given, [](const Action& action) { return !ir::is_compute(action.op); });
+  const bool only_compute = !any_action(given, [](const Action& action) { return !ir::is_compute(action.op); });
   if (!only_compute) {
-    if (auto problem = complete_rows(given, claims, whole))
+    if (auto problem = complete_actions(given, claims, whole))
       return {.whole = std::nullopt, .problem = std::move(problem)};
     return {.whole = std::move(whole), .problem = std::nullopt};
   }

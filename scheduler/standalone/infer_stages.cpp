@@ -11,7 +11,7 @@ constexpr const char* kHint = "give every stage and replica one device, and numb
 constexpr size_t kMaxDevices = size_t{1} << 20;
 
 /// What the actions of one stage say.
-struct StageRows {
+struct StageActions {
   /// By replica: its program, -1 where no action names it.
   std::vector<int> program_of;
   int64_t largest_item = 0;
@@ -23,7 +23,7 @@ class Inference {
   Inference(const Schedule& schedule, EdgeNumbers numbers) : schedule_(schedule), numbers_(numbers) {}
 
   InferredStages run() {
-    for (const ir::Program& program : schedule_.programs) row_count_ += program.actions.size();
+    for (const ir::Program& program : schedule_.programs) action_count_ += program.actions.size();
     for (size_t p = 0; p < schedule_.programs.size() && !result_.problem; ++p) read_program(p);
     if (!result_.problem) fill_stages();
     if (!result_.problem) {
@@ -50,21 +50,21 @@ class Inference {
     for (size_t i = 0; i < program.actions.size() && !result_.problem; ++i) {
       const Action& action = program.actions[i];
       const auto stage = static_cast<size_t>(action.stage), replica = static_cast<size_t>(action.replica);
-      if (action.stage < 0 || stage >= row_count_ || action.replica < 0 || replica >= row_count_)
+      if (action.stage < 0 || stage >= action_count_ || action.replica < 0 || replica >= action_count_)
         return fail(p, static_cast<int>(i), "names a stage or replica beyond the number of all actions");
       if (action.range.first < 0 || action.range.empty())
         return fail(p, static_cast<int>(i), "has a range outside the samples of the step");
-      read_row(p, static_cast<int>(i), action);
+      read_action(p, static_cast<int>(i), action);
     }
   }
 
-  void read_row(size_t p, int position, const Action& action) {
+  void read_action(size_t p, int position, const Action& action) {
     const auto stage = static_cast<size_t>(action.stage), replica = static_cast<size_t>(action.replica);
     stages_.resize(std::max(stages_.size(), stage + 1));
-    StageRows& rows = stages_[stage];
+    StageActions& rows = stages_[stage];
     // There may be no more replicas than actions, so that a small hostile file cannot ask for large tables.
     replica_count_ += replica >= rows.program_of.size() ? replica + 1 - rows.program_of.size() : 0;
-    if (replica_count_ > row_count_) return fail(p, position, "names more replicas than there are actions");
+    if (replica_count_ > action_count_) return fail(p, position, "names more replicas than there are actions");
     if (replica >= rows.program_of.size()) rows.program_of.resize(replica + 1, -1);
     int& owner = rows.program_of[replica];
     if (owner >= 0 && owner != static_cast<int>(p))
@@ -93,7 +93,7 @@ class Inference {
     result_.graph.batch = Samples(batch_);
     ir::SharedWeights shared;
     for (size_t s = 0; s < stages_.size(); ++s) {
-      const StageRows& rows = stages_[s];
+      const StageActions& rows = stages_[s];
       if (!rows.has_forward) return fail(first_program(rows), -1, text("stage ", s, " has no forward"));
       ir::Stage stage;
       for (size_t r = 0; r < rows.program_of.size(); ++r) {
@@ -111,7 +111,7 @@ class Inference {
     if (shared.stages.size() > 1) result_.graph.shared.push_back(std::move(shared));
   }
 
-  static size_t first_program(const StageRows& rows) {
+  static size_t first_program(const StageActions& rows) {
     for (const int program : rows.program_of)
       if (program >= 0) return static_cast<size_t>(program);
     return static_cast<size_t>(-1);
@@ -147,9 +147,9 @@ class Inference {
 
   const Schedule& schedule_;
   const EdgeNumbers numbers_;
-  size_t row_count_ = 0, replica_count_ = 0;
+  size_t action_count_ = 0, replica_count_ = 0;
   int64_t batch_ = 0;
-  std::vector<StageRows> stages_;
+  std::vector<StageActions> stages_;
   std::map<int32_t, Ends> edges_;
   InferredStages result_;
 };

@@ -13,8 +13,8 @@ namespace graphpipe::scheduler {
 
 /// Whose numbers the edges of message actions are.
 enum class EdgeNumbers : uint8_t {
-  kChain,   // edge s joins stages s and s + 1, whether actions name it or not
-  kAsRows,  // the actions tell both ends
+  kChain,        // edge s joins stages s and s + 1, whether actions name it or not
+  kFromActions,  // the actions tell both ends
 };
 
 /// A stage graph, or the first action from which none can be inferred: a stage or replica that no action names below

@@ -16,8 +16,6 @@ Diagnostic refused(std::string message, std::string hint) {
 
 double units(Ticks ticks) { return static_cast<double>(ticks.count) / kTicksPerUnit; }
 
-bool ends_flight(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-
 /// One replica's list of one stage.
 struct ReplicaCounts {
   int64_t in_flight = 0, forwards = 0, waiting = 0;
@@ -43,7 +41,7 @@ void count_in_flight(const StageGraph& graph, const Schedule& schedule, Schedule
         peaks[key] = std::max(peaks[key], count.in_flight);
         if (!count.began_backward) metrics.warm_up[stage] = std::max(metrics.warm_up[stage], ++count.forwards);
       }
-      if (ends_flight(action.op)) {
+      if (ir::makes_input_gradient(action.op)) {
         count.began_backward = true;
         count.in_flight -= action.range.size();
       }

@@ -23,7 +23,7 @@ Diagnostics check_synchronous(const Tables& tables) {
   Diagnostics problems;
   constexpr const char* kHint = "let one step at the end apply all samples, or do not call the schedule synchronous";
   std::set<std::pair<int32_t, int32_t>> flushed;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!problems.empty()) return;
     if (ir::is_compute(action.op) && action.version != 0)
       problems.push_back(tables.problem(place, "reads weights that a synchronous step makes only at its end", kHint));
@@ -48,7 +48,7 @@ using StageAges = std::vector<std::vector<AgedItem>>;
 
 StageAges ages_of(const Tables& tables) {
   std::map<std::tuple<int32_t, int32_t, int32_t>, int64_t> age_of_version;
-  each_row(tables, [&](Place, const Action& action) {
+  for_each_action(tables, [&](Place, const Action& action) {
     if (action.op == ActionOp::kStep)
       age_of_version[{action.stage, action.replica, action.version}] = action.range.last;
   });
@@ -101,12 +101,12 @@ Diagnostics check_vertical_sync(const Tables& tables) {
 
 Diagnostics check_delayed_updates(const Tables& tables) {
   int64_t update = 0;
-  each_row(tables, [&](Place, const Action& action) {
+  for_each_action(tables, [&](Place, const Action& action) {
     if (action.op == ActionOp::kStep && action.range.first == 0) update = std::max(update, action.range.size());
   });
   if (update == 0) return {};
   Diagnostics problems;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!problems.empty() || !is_trained_stage(tables, action.stage)) return;
     if (action.op == ActionOp::kStep) {
       const int64_t last = std::min(action.range.first + update, tables.graph.batch.count);

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kOnce = "list every forward and every backward of an item exactly once, in order";
 
 void add_items(Tables& tables) {
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (action.op != ActionOp::kForward) return;
     tables.items.push_back({.stage = StageId(static_cast<size_t>(action.stage)),
                             .replica = action.replica,
@@ -167,7 +167,7 @@ Diagnostics check_items(Tables& tables) {
   });
   for (const ir::Program& program : tables.schedule.programs) tables.item_of.emplace_back(program.actions.size(), -1);
   Diagnostics problems;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!problems.empty() || !ir::is_of_item(action.op)) return;
     const int index = find_item(tables, action);
     if (index < 0) {

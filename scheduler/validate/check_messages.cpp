@@ -41,7 +41,7 @@ Diagnostics pair_channels(Tables& tables) {
     std::vector<Place> sends, receives;
   };
   std::map<Channel, Ends> channels;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (ir::is_send(action.op)) channels[channel_of(action)].sends.push_back(place);
     if (ir::is_receive(action.op)) channels[channel_of(action)].receives.push_back(place);
   });
@@ -80,7 +80,7 @@ bool tiles(std::vector<SampleRange> pieces, SampleRange whole) {
 
 Diagnostics check_arrivals(const Tables& tables) {
   std::map<ArrivalKey, std::vector<SampleRange>> arrivals;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!ir::is_receive(action.op)) return;
     const int item = tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
     arrivals[{item, action.edge, ir::is_backward_message(action.op)}].push_back(action.range);
@@ -124,7 +124,7 @@ Diagnostics check_pieces(const Tables& tables) {
 Diagnostics check_messages(Tables& tables) {
   for (const ir::Program& program : tables.schedule.programs) tables.partner.emplace_back(program.actions.size());
   Diagnostics problems;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!problems.empty() || !ir::is_message(action.op)) return;
     const int index = tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
     const CheckedItem& item = tables.items[static_cast<size_t>(index)];

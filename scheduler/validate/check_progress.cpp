@@ -19,7 +19,7 @@ class Walk {
     for (const ir::Program& program : tables.schedule.programs) passed_.emplace_back(program.actions.size(), 0);
     groups_ = stages_reduced_together(tables.graph);
     awaited_.resize(tables.items.size());
-    each_row(tables, [&](Place place, const Action& action) {
+    for_each_action(tables, [&](Place place, const Action& action) {
       if (action.op == ActionOp::kReduceGradient) ++open_reductions_[update_of(action)];
       if (action.op == ActionOp::kNorm) ++open_norms_;
       if (ir::is_receive(action.op)) ++awaited(place);

@@ -15,7 +15,7 @@ Diagnostic bad_schedule(std::string message, std::string hint) {
 
 }  // namespace
 
-Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
+Diagnostics check_actions(const Tables& tables, const ir::Cluster& cluster) {
   const Schedule& schedule = tables.schedule;
   Diagnostics problems;
   IdSet<ir::DeviceId> used;
@@ -36,7 +36,7 @@ Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster) {
     if (slots < 0 || static_cast<size_t>(slots) > std::max<size_t>(rows, 1))
       return {
           bad_schedule(text("a ring of ", slots, " slots for ", rows, " actions"), "use one slot per item in flight")};
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     const ir::DeviceId device = schedule.programs[static_cast<size_t>(place.program)].device;
     std::string_view what = action_problem(tables.graph, schedule, device, action);
     if (what.empty())
@@ -71,7 +71,7 @@ Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const
 namespace {
 
 Diagnostics run_checks(check::Tables& tables, const ir::Cluster& cluster, const CheckOptions& options) {
-  if (Diagnostics problems = check::check_rows(tables, cluster); !problems.empty()) return problems;
+  if (Diagnostics problems = check::check_actions(tables, cluster); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_items(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_messages(tables); !problems.empty()) return problems;
   if (Diagnostics problems = check::check_slots(tables); !problems.empty()) return problems;
@@ -107,7 +107,7 @@ std::optional<ScheduleProblem> first_problem(const StageGraph& graph, const ir::
 std::optional<ScheduleProblem> first_compute_problem(const StageGraph& graph, const ir::Cluster& cluster,
                                                      const Schedule& compute) {
   check::Tables tables{graph, compute, {}, {}, {}, {}};
-  if (auto problem = first_of(tables, check::check_rows(tables, cluster))) return problem;
+  if (auto problem = first_of(tables, check::check_actions(tables, cluster))) return problem;
   if (auto problem = first_of(tables, check::check_items(tables))) return problem;
   return first_of(tables, check::check_compute_progress(tables));
 }

@@ -12,7 +12,7 @@ namespace {
 /// The position of the last action of each item.
 std::vector<int> last_actions(const Tables& tables) {
   std::vector<int> last(tables.items.size(), -1);
-  each_row(tables, [&](Place place, const Action&) {
+  for_each_action(tables, [&](Place place, const Action&) {
     const int item = tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
     if (item >= 0) last[static_cast<size_t>(item)] = place.position;
   });
@@ -27,7 +27,7 @@ Diagnostics check_slots(const Tables& tables) {
   std::map<std::tuple<int32_t, int32_t, int32_t>, std::optional<int>> slots;
   std::vector<int> slot_of(tables.items.size(), -1);
   Diagnostics problems;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     const int item = tables.item_of[static_cast<size_t>(place.program)][static_cast<size_t>(place.position)];
     if (item < 0 || !problems.empty()) return;
     if (action.slot < 0) {

@@ -65,7 +65,7 @@ struct Tables {
 
 /// Calls f(place, action) for every action, program by program.
 template <typename F>
-void each_row(const Tables& tables, F&& f) {
+void for_each_action(const Tables& tables, F&& f) {
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p)
     for (size_t i = 0; i < tables.schedule.programs[p].actions.size(); ++i)
       f(Place{static_cast<int>(p), static_cast<int>(i)}, tables.schedule.programs[p].actions[i]);
@@ -76,7 +76,7 @@ void each_row(const Tables& tables, F&& f) {
 IdMap<StageId, int> stages_reduced_together(const StageGraph& graph);
 
 /// Each fills its part of the tables and returns the problems it found; later ones need the earlier ones to be clean.
-Diagnostics check_rows(const Tables& tables, const ir::Cluster& cluster);
+Diagnostics check_actions(const Tables& tables, const ir::Cluster& cluster);
 Diagnostics check_items(Tables& tables);
 Diagnostics check_messages(Tables& tables);
 Diagnostics check_slots(const Tables& tables);

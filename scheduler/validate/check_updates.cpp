@@ -233,7 +233,7 @@ Diagnostics check_step(const Tables& tables) {
   const IdMap<StageId, int> groups = stages_reduced_together(tables.graph);
   std::map<ReplicaKey, UpdateState> states;
   Diagnostics problems;
-  each_row(tables, [&](Place place, const Action& action) {
+  for_each_action(tables, [&](Place place, const Action& action) {
     if (!problems.empty()) return;
     const int group = groups[StageId(static_cast<size_t>(action.stage))];
     const std::string_view what = note_update(tables, group, states[replica_key(action)], action);

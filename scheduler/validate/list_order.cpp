@@ -6,8 +6,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-bool is_item_backward(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
-
 bool is_same_item(const Action& a, const Action& b) {
   return a.stage == b.stage && a.replica == b.replica && a.range == b.range;
 }
@@ -145,12 +143,14 @@ class ListOrder {
 
   bool reads(size_t reader, const Action& joined) const {
     if (reader >= actions().size() || !is_same_item(actions()[reader], joined)) return false;
-    return of_gradient(joined) ? is_item_backward(actions()[reader].op) : actions()[reader].op == ActionOp::kForward;
+    return of_gradient(joined) ? ir::makes_input_gradient(actions()[reader].op)
+                               : actions()[reader].op == ActionOp::kForward;
   }
 
   std::optional<ListProblem> missing_concatenation(size_t i) {
     const Action& action = actions()[i];
-    if (pieces_.empty() || !(action.op == ActionOp::kForward || is_item_backward(action.op))) return std::nullopt;
+    if (pieces_.empty() || !(action.op == ActionOp::kForward || ir::makes_input_gradient(action.op)))
+      return std::nullopt;
     const bool backward = action.op != ActionOp::kForward;
     auto next = pieces_.lower_bound({item_at(i), backward, -1});
     for (; next != pieces_.end(); next = pieces_.erase(next)) {

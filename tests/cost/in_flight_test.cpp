@@ -21,26 +21,26 @@ nlohmann::json recorded(const std::string& name) {
 }
 
 /// In-flight samples of stages given by their predecessors.
-std::vector<int64_t> rule(const std::vector<std::vector<size_t>>& predecessors, const std::vector<FlightStage>& stages,
-                          double period, int64_t batch) {
-  std::vector<Flight> flights(stages.size());
+std::vector<int64_t> rule(const std::vector<std::vector<size_t>>& predecessors,
+                          const std::vector<InFlightStage>& stages, double period, int64_t batch) {
+  std::vector<InFlightDemand> flights(stages.size());
   std::vector<int64_t> samples(stages.size());
   for (size_t s = stages.size(); s-- > 0;) {
-    std::vector<Flight> readers;
+    std::vector<InFlightDemand> readers;
     for (size_t r = 0; r < stages.size(); ++r)
       for (size_t p : predecessors[r])
         if (p == s) readers.push_back(flights[r]);
-    flights[s] = flight_of(stages[s], readers, period, batch);
+    flights[s] = in_flight_demand(stages[s], readers, period, batch);
     samples[s] = flights[s].samples;
   }
   return samples;
 }
 
-FlightStage unit(int64_t micro_batch, int k = 1) {
+InFlightStage unit(int64_t micro_batch, int k = 1) {
   return {.micro_batch = micro_batch, .k = k, .seconds_per_sample = 3};
 }
 
-std::vector<int64_t> chain_rule(std::vector<FlightStage> stages, int64_t batch) {
+std::vector<int64_t> chain_rule(std::vector<InFlightStage> stages, int64_t batch) {
   std::vector<std::vector<size_t>> predecessors(stages.size());
   for (size_t i = 1; i < stages.size(); ++i) predecessors[i] = {i - 1};
   return rule(predecessors, stages, 3, batch);
@@ -50,7 +50,7 @@ std::vector<int64_t> chain_rule(std::vector<FlightStage> stages, int64_t batch) 
 
 TEST_CASE("the rule gives the exact in-flight numbers of the recorded cases, latency and unequal costs included") {
   for (const nlohmann::json& item : recorded("inflight_rule_cases")) {
-    std::vector<FlightStage> stages;
+    std::vector<InFlightStage> stages;
     for (size_t i = 0; i < item["forward"].size(); ++i)
       stages.push_back({.micro_batch = 1,
                         .k = 1,
@@ -65,7 +65,7 @@ TEST_CASE("the rule gives the exact in-flight numbers of the recorded cases, lat
 TEST_CASE("the rule gives the recorded numbers of stages with different micro-batch sizes and k") {
   for (const char* name : {"graphpipe_fig5_like_chain", "two_towers_mixed_b", "diamond_mixed_b"}) {
     const nlohmann::json item = recorded(name);
-    std::vector<FlightStage> stages;
+    std::vector<InFlightStage> stages;
     for (size_t i = 0; i < item["k"].size(); ++i)
       stages.push_back(unit(item["micro_batch_size"][i].get<int64_t>(), item["k"][i].get<int>()));
     CAPTURE(name);
@@ -90,7 +90,7 @@ TEST_CASE("laws: never below a round, never a deadlock, never above the batch, f
     const size_t count = 2 + random() % 6;
     std::vector<std::vector<size_t>> predecessors(count);
     for (size_t i = 1; i < count; ++i) predecessors[i] = {random() % i};
-    std::vector<FlightStage> stages;
+    std::vector<InFlightStage> stages;
     for (size_t i = 0; i < count; ++i)
       stages.push_back({.micro_batch = int64_t{1} << random() % 4,
                         .k = 1 << random() % 2,
@@ -120,7 +120,7 @@ TEST_CASE("in flight as planned: a chain of equal stages holds one more at each 
     assignment.choice.push_back({.devices = {ir::DeviceId(i)}, .micro_batch = Samples(2)});
   }
   const auto stages = build_stage_graph(graph, assignment);
-  const InFlight flight = in_flight(*stages, ir::equal_devices(4));
+  const InFlightPlan flight = in_flight(*stages, ir::equal_devices(4));
   CHECK(flight.fits);
   for (size_t i = 0; i < 4; ++i) CHECK(flight.samples[StageId(i)] == Samples(static_cast<int64_t>(8 - 2 * i)));
 }
@@ -134,10 +134,10 @@ TEST_CASE("where memory is short, in-flight numbers shrink until they fit, at a 
   }
   const auto stages = build_stage_graph(graph, assignment);
   ir::Cluster cluster = ir::equal_devices(4);
-  const InFlight roomy = in_flight(*stages, cluster);
+  const InFlightPlan roomy = in_flight(*stages, cluster);
   const MemoryParts first = stage_memory(*stages, StageId(0u), roomy.samples[StageId(0u)]);
   for (ir::Device& device : cluster.devices) device.memory = first.total() - Bytes(1);
-  const InFlight tight = in_flight(*stages, cluster);
+  const InFlightPlan tight = in_flight(*stages, cluster);
   CHECK(tight.fits);
   CHECK(tight.period > roomy.period);
   CHECK(tight.samples[StageId(0u)] < roomy.samples[StageId(0u)]);

@@ -50,7 +50,7 @@ std::vector<std::string> schedule_binary_seeds() {
 void run_schedule_lists(std::string_view input) {
   const Result<ir::Schedule> schedule = files::parse_schedule_lists(input);
   check_problems(schedule);
-  if (schedule.ok()) check_verdict(*schedule, scheduler::EdgeNumbers::kAsRows);
+  if (schedule.ok()) check_verdict(*schedule, scheduler::EdgeNumbers::kFromActions);
 }
 
 std::vector<std::string> schedule_lists_seeds() {
@@ -75,7 +75,7 @@ std::vector<std::string> schedule_csv_seeds() {
 void run_schedule_text(std::string_view input) {
   check_round_trip(input, ir::parse_schedule, ir::print_schedule);
   if (const auto schedule = ir::parse_schedule(input); schedule.ok())
-    check_verdict(*schedule, scheduler::EdgeNumbers::kAsRows);
+    check_verdict(*schedule, scheduler::EdgeNumbers::kFromActions);
 }
 
 std::vector<std::string> schedule_text_seeds() {

@@ -85,7 +85,7 @@ std::vector<PolicyCase> policy_cases() {
   std::vector<PolicyCase> cases;
   for (const scheduler::Policy& policy : scheduler::all_policies()) {
     // `auto` takes one of the others.
-    if (policy.forward_only || policy.name == "auto") continue;
+    if (policy.forward_only || policy.tries_others) continue;
     const std::string name(policy.name);
     const bool copies = policy.shape == scheduler::StageShape::kReplicas;
     const std::string mode = !policy.asynchronous ? "synchronous"

@@ -144,7 +144,7 @@ TEST_CASE("the local search keeps plans sound, never makes them worse, and often
     Deadline deadline(1e9, nullptr);
     const PlanRequest request{.graph = &graph, .cluster = &cluster};
     const ir::Assignment& before = start->candidates.front().assignment;
-    const ir::Assignment after = improve(request, before, 400, deadline);
+    const ir::Assignment after = hill_climb(request, before, 400, deadline);
     CHECK(check_plan(graph, cluster, after,
                      {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()})
               .empty());
@@ -165,12 +165,12 @@ TEST_CASE("the local search goes by the yardstick of the request where there is 
     REQUIRE(start.ok());
     Deadline deadline(1e9, nullptr);
     PlanRequest request{.graph = &graph, .cluster = &cluster};
-    const ir::Assignment before = improve(request, start->candidates.front().assignment, 400, deadline);
+    const ir::Assignment before = hill_climb(request, start->candidates.front().assignment, 400, deadline);
     // What is best by the closed form is not what is best here.
     request.evaluate = [&](const ir::Assignment& assignment) {
       return step_of(graph, cluster, assignment) * (assignment.stage_of == before.stage_of ? 1.2 : 1.1);
     };
-    const ir::Assignment after = improve(request, before, 400, deadline);
+    const ir::Assignment after = hill_climb(request, before, 400, deadline);
     CHECK(check_plan(graph, cluster, after,
                      {.one_stage_per_device = false, .objective = std::numeric_limits<double>::quiet_NaN()})
               .empty());

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "ir/connected_parts.h"
+#include "ir/connected_components.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "partitioner/tarnawski/planner.h"
@@ -307,13 +307,13 @@ TEST_CASE("strongly connected and biconnected parts equal their definitions") {
         }
       return seen;
     };
-    const auto strong = ir::strongly_connected_parts(nodes, edges);
+    const auto strong = ir::strongly_connected_components(nodes, edges);
     for (uint32_t a = 0; a < nodes; ++a)
       for (uint32_t b = 0; b < nodes; ++b)
         CHECK((strong[a] == strong[b]) ==
               (reach(a, UINT32_MAX, false).contains(b) && reach(b, UINT32_MAX, false).contains(a)));
     // Two edges at a node are in one part where their other ends meet without the node.
-    const auto part = ir::biconnected_parts(nodes, edges);
+    const auto part = ir::biconnected_components(nodes, edges);
     for (size_t i = 0; i < edges.size(); ++i)
       for (size_t j = 0; j < i; ++j)
         for (const uint32_t node : {edges[i].first, edges[i].second}) {

@@ -34,7 +34,7 @@ TEST_CASE("replicas take turns in every plan that is timed or returned, where th
     CHECK(divided == 0);
     CHECK(plans->answer.candidates.front().assignment.choice.size() == 1);
     for (const PlanCandidate& candidate : plans->answer.candidates) CHECK(in_turns(candidate.assignment));
-    if (plans->several_stages) CHECK(in_turns(*plans->several_stages));
+    if (plans->multi_stage) CHECK(in_turns(*plans->multi_stage));
   }
 }
 

@@ -53,7 +53,7 @@ TEST_CASE("with more memory a plan does not fit, then fits and is slowed, then f
     fits.push_back(Candidates(request).add(stages));
   }
   CHECK(std::ranges::is_sorted(fits));
-  for (const MemoryFit fit : {MemoryFit::kNone, MemoryFit::kSlowed, MemoryFit::kFree})
+  for (const MemoryFit fit : {MemoryFit::kDoesNotFit, MemoryFit::kThrottled, MemoryFit::kFits})
     CHECK(std::ranges::count(fits, fit) > 0);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("on two long branches, where all sums of stages differ, what a probe w
       const auto found =
           search.probe(t, {.devices = 8, .stages = 6, .memory = static_cast<double>(memory), .blind = false});
       ++(found ? yes : no);
-      if (found) CHECK(Candidates(request).add(*found) != MemoryFit::kNone);
+      if (found) CHECK(Candidates(request).add(*found) != MemoryFit::kDoesNotFit);
     }
   }
   CHECK(yes > 1);

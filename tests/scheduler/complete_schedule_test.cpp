@@ -165,14 +165,14 @@ TEST_CASE("our own form is checked by its own messages, steps and slots") {
     const Schedule schedule = *insert_transfers(graph, *policy.order({.graph = graph, .cluster = cluster}));
     const auto text = ir::parse_schedule(ir::print_schedule(schedule));
     REQUIRE(text.ok());
-    const Verdict verdict = complete_schedule(*text, EdgeNumbers::kAsRows, {});
+    const Verdict verdict = complete_schedule(*text, EdgeNumbers::kFromActions, {});
     if (verdict.problem) FAIL(verdict.problem->what);
     CHECK(metrics_with(*verdict.whole, {}).makespan ==
           units(simulate(graph, cluster, schedule, {.ticks_per_second = kTicksPerUnit})->makespan));
     Schedule broken = schedule;
     std::vector<Action>& actions = broken.programs[1].actions;
     std::erase_if(actions, [](const Action& a) { return a.op == ActionOp::kReceiveForward && a.range.first == 3; });
-    CHECK(complete_schedule(broken, EdgeNumbers::kAsRows, {}).problem.has_value());
+    CHECK(complete_schedule(broken, EdgeNumbers::kFromActions, {}).problem.has_value());
   }
 }
 

@@ -111,7 +111,7 @@ TEST_CASE("every schedule states a slice per message of a part and a concatenati
         cuts += a.op == ActionOp::kSlice;
         joins += a.op == ActionOp::kConcatenate;
         if (!ir::is_message(a.op)) continue;
-        const ItemIndex item = items.containing(StageId(static_cast<size_t>(a.stage)), a.replica, a.range);
+        const ItemIndex item = items.item_of(a);
         parts += ir::is_send(a.op) && items[item].range != a.range;
         if (ir::is_receive(a.op)) ++pieces[{item, a.edge, ir::is_backward_message(a.op)}];
       }

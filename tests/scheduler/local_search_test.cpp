@@ -34,7 +34,7 @@ TEST_CASE("the search never makes a schedule worse, keeps it complete, and stays
     const std::vector<Bytes> before = peaks(standalone.graph, *compute);
     for (size_t p = 0; p < before.size(); ++p)
       standalone.cluster.devices[compute->programs[p].device].memory = before[p];
-    const Schedule better = improve(standalone.graph, standalone.cluster, *compute, {.max_actions = 20000});
+    const Schedule better = improve_order(standalone.graph, standalone.cluster, *compute, {.max_actions = 20000});
     const auto score = score_order(standalone.graph, standalone.cluster, better);
     const auto start = score_order(standalone.graph, standalone.cluster, *compute);
     REQUIRE(score.has_value());
@@ -53,7 +53,7 @@ TEST_CASE("the search finds what a schedule without pipelining leaves idle") {
   const ir::Cluster cluster = standalone_cluster(3);
   const auto compute = order_none({.graph = graph, .cluster = cluster});
   const auto start = score_order(graph, cluster, *compute);
-  const auto found = score_order(graph, cluster, improve(graph, cluster, *compute));
+  const auto found = score_order(graph, cluster, improve_order(graph, cluster, *compute));
   CHECK(start->makespan.count == doctest::Approx(6 * 9 * kTicksPerUnit / 3));
   // 1f1b takes 24 units of a third of a million ticks.
   CHECK(found->makespan.count <= doctest::Approx(24 * kTicksPerUnit / 3));
@@ -72,7 +72,7 @@ TEST_CASE("schedules with updates or overlaps get better or stay, with the versi
         const ir::Cluster cluster = standalone_cluster(ranks, latency);
         const auto compute = find_policy(name)->order({.graph = graph, .cluster = cluster});
         REQUIRE(compute.ok());
-        const Schedule better = improve(graph, cluster, *compute, {.max_actions = 20000});
+        const Schedule better = improve_order(graph, cluster, *compute, {.max_actions = 20000});
         const auto score = score_order(graph, cluster, better), start = score_order(graph, cluster, *compute);
         REQUIRE(score.has_value());
         CHECK(*score <= *start);

@@ -80,7 +80,7 @@ TEST_CASE("the in-flight rule with its cycles sustains the attainable period on 
     const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()), latencies[seed % 4]);
     const auto costs = cost::stage_costs(graph, cluster);
     const double period = cost::bottleneck_period(graph, costs);
-    const cost::InFlight numbers = cost::in_flight(graph, cluster);
+    const cost::InFlightPlan numbers = cost::in_flight(graph, cluster);
     REQUIRE(cost::has_cycle_form(graph));
     CHECK(cost::cycle_period(graph, costs, numbers.samples) == doctest::Approx(period));
     // The simulated period: what more micro-batches add once the pipeline is full.

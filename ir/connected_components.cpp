@@ -1,4 +1,4 @@
-#include "ir/connected_parts.h"
+#include "ir/connected_components.h"
 
 #include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
@@ -12,14 +12,14 @@
 
 namespace graphpipe::ir {
 
-std::vector<uint32_t> strongly_connected_parts(size_t nodes, const EdgeList& edges) {
+std::vector<uint32_t> strongly_connected_components(size_t nodes, const EdgeList& edges) {
   const boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS> graph(edges.begin(), edges.end(), nodes);
   std::vector<uint32_t> part(nodes);
   boost::strong_components(graph, boost::make_iterator_property_map(part.begin(), get(boost::vertex_index, graph)));
   return part;
 }
 
-std::vector<uint32_t> biconnected_parts(size_t nodes, const EdgeList& edges) {
+std::vector<uint32_t> biconnected_components(size_t nodes, const EdgeList& edges) {
   // Boost leaves out the second of two edges between the same nodes, so it sees each pair once.
   EdgeList pairs;
   for (const auto& [one, other] : edges) pairs.push_back(std::minmax(one, other));
@@ -41,7 +41,7 @@ void join_cycles(const EdgeList& edges, UnionFind<>& sets) {
   EdgeList between;
   for (const auto& [from, to] : edges)
     if (sets.find(from) != sets.find(to)) between.emplace_back(sets.find(from), sets.find(to));
-  const std::vector<uint32_t> part = strongly_connected_parts(sets.size(), between);
+  const std::vector<uint32_t> part = strongly_connected_components(sets.size(), between);
   std::map<uint32_t, uint32_t> first_of;
   for (uint32_t node = 0; node < sets.size(); ++node)
     sets.join(first_of.emplace(part[sets.find(node)], node).first->second, node);

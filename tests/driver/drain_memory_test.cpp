@@ -1,0 +1,103 @@
+// Asynchronous policies under a limit of memory: how often the pipeline drains, and what is said of it.
+
+#include <doctest/doctest.h>
+
+#include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
+
+namespace graphpipe::tests {
+namespace {
+
+using graphpipe::testing::TemporaryFolder;
+
+/// Ten layers of a mebibyte each, whose activations are small beside them.
+void write_chain(const TemporaryFolder& folder) {
+  constexpr int kLayers = 10, kWidth = 512;
+  std::string body;
+  for (int i = 0; i < kLayers; ++i)
+    body += text("  m", i, " = MatMul(", i == 0 ? "x" : text("r", i - 1), ", w", i, ")\n  ",
+                 i + 1 == kLayers ? "y" : text("r", i), " = Relu(m", i, ")\n");
+  auto model = graphpipe::testing::parse_onnx_text(
+      text("g (float[N,", kWidth, "] x) => (float[N,", kWidth, "] y) {\n", body, "}"));
+  for (int i = 0; i < kLayers; ++i) {
+    graphpipe_onnx::TensorProto& weight = *model.mutable_graph()->add_initializer();
+    weight.set_name(text("w", i));
+    weight.set_data_type(graphpipe_onnx::TensorProto::FLOAT);
+    for (int axis = 0; axis < 2; ++axis) weight.add_dims(kWidth);
+    weight.set_raw_data(std::string(sizeof(float) * kWidth * kWidth, '\0'));
+  }
+  folder.write("chain.onnx", model.SerializeAsString());
+}
+
+nlohmann::json plan_chain(const TemporaryFolder& folder, std::vector<std::string> flags) {
+  std::vector<std::string> words{
+      "plan",      folder / "chain.onnx", "--loss", "mse:y,t",     "--batch", "64",     "--policy",
+      "pipedream", "--cluster",           "summit", "--optimizer", "adam",    "--json", "-q"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  const Answer answer = ask(words);
+  CAPTURE(answer.err);
+  REQUIRE(answer.code == 0);
+  return answer.object();
+}
+
+/// Four fifths of what the plan's fullest device needs.
+std::string scarce_memory(const nlohmann::json& plan) {
+  int64_t peak = 0;
+  for (const int64_t bytes : plan["peak_bytes"]) peak = std::max(peak, bytes);
+  return text(peak * 4 / 5);
+}
+
+TEST_CASE("a limit of memory makes an asynchronous pipeline drain as often as it must, and no more often") {
+  const TemporaryFolder folder;
+  write_chain(folder);
+  const std::vector<std::string> flags{"--planner", "graphpipe", "--devices", "4"};
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return plan_chain(folder, more);
+  };
+  const nlohmann::json free = plan({});
+  CHECK(free["drain_every"] == 16);
+  const std::string memory = scarce_memory(free);
+  const nlohmann::json limited = plan({"--memory", memory}), drained = plan({"--memory", memory, "--drain-every", "1"});
+  CHECK(limited["drain_every"] > 1);
+  CHECK(limited["drain_every"] < 16);
+  CHECK(drained["drain_every"] == 1);
+  CHECK(limited["simulated_step"].get<double>() < 0.7 * drained["simulated_step"].get<double>());
+  const Answer words = ask({"plan", folder / "chain.onnx", "--loss", "mse:y,t", "--cluster", "summit", "--policy",
+                            "pipedream", "--drain-every", "1", "--planner", "graphpipe"});
+  CHECK(holds(words.out, "; the pipeline drains after every step\n"));
+}
+
+TEST_CASE("the search leaves room for the versions of weights that asynchronous stages hold") {
+  const TemporaryFolder folder;
+  write_chain(folder);
+  const std::string memory = scarce_memory(plan_chain(folder, {"--devices", "6"}));
+  // Planners that know of one version alone have no plan of 16 batches that fits.
+  const nlohmann::json plan = plan_chain(folder, {"--devices", "6", "--memory", memory, "--drain-every", "16"});
+  CHECK(plan["drain_every"] == 16);
+  for (const int64_t bytes : plan["peak_bytes"]) CHECK(bytes <= std::stoll(memory));
+}
+
+TEST_CASE("planners are compared at one number of batches between two drains") {
+  const TemporaryFolder folder;
+  write_chain(folder);
+  const auto compare = [&](const char* policies) {
+    return ask({"compare", folder / "chain.onnx", "--loss", "mse:y,t", "--batch", "64", "--cluster", "summit",
+                "--devices", "3", "--planners", "sequential", "--policies", policies, "--drain-every", "2", "--json"});
+  };
+  const nlohmann::json plans = compare("kfkb,pipedream").object()["plans"];
+  REQUIRE(plans.size() == 2);
+  for (const nlohmann::json& row : plans) {
+    std::vector<std::string> words{"plan",   folder / "chain.onnx", "--loss",     "mse:y,t",   "--batch",
+                                   "64",     "--cluster",           "summit",     "--devices", "3",
+                                   "--json", "--planner",           "sequential", "--policy",  row["policy"]};
+    if (row["policy"] == "pipedream") words.insert(words.end(), {"--drain-every", "2"});
+    CHECK(row["simulated_step"] == ask(words).object()["simulated_step"]);
+  }
+  const Answer drained = compare("kfkb");
+  CHECK(drained.code == 2);
+  CHECK(holds(drained.err, "all the policies drain after every batch"));
+}
+
+}  // namespace
+}  // namespace graphpipe::tests
