@@ -6,6 +6,7 @@
 #include "codegen/block_table.h"
 #include "codegen/mark_table.h"
 #include "codegen/stage_library.h"
+#include "support/integer_math.h"
 #include "support/sort_unique.h"
 #include "wire/version.h"
 
@@ -116,7 +117,7 @@ size_t batch_of(std::string_view folder, const std::vector<SourceFile>& sources)
     if (std::ranges::find(files, file.path) != files.end())
       lines += static_cast<size_t>(std::ranges::count(file.text, '\n'));
   const size_t units = std::max<size_t>(1, lines / kLinesPerUnit);
-  return std::max<size_t>(1, (files.size() + units - 1) / units);
+  return std::max<size_t>(1, ceil_div(files.size(), units));
 }
 
 size_t units_of(std::string_view folder, const std::vector<SourceFile>& sources) {

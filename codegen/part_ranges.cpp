@@ -5,6 +5,7 @@
 
 #include "codegen/node_emitter.h"
 #include "codegen/stage_steps.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -102,7 +103,7 @@ class RangeFinder {
   /// Cuts [begin, end), where each step is the same as the one a period later, into blocks: short periods are grouped,
   /// and the first block starts where the fewest values cross.
   Stretch chosen(size_t begin, size_t end, size_t period) const {
-    const size_t block = period * std::max<size_t>(1, (kMinBlock + period - 1) / period);
+    const size_t block = period * std::max<size_t>(1, ceil_div(kMinBlock, period));
     const size_t count = (end - begin) / block;
     if (count < 2) return {};
     // A later start may cost one block, which does not matter if there are more than three.
@@ -114,7 +115,7 @@ class RangeFinder {
   }
 
   void add_even(size_t begin, size_t end, bool repeats) {
-    const size_t steps = end - begin, parts = (steps + max_steps_ - 1) / max_steps_;
+    const size_t steps = end - begin, parts = ceil_div(steps, max_steps_);
     for (size_t i = 0; i < parts; ++i)
       ranges_.push_back({begin + i * steps / parts, begin + (i + 1) * steps / parts, repeats});
   }

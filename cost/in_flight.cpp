@@ -7,6 +7,7 @@
 
 #include "cost/cycle_period.h"
 #include "cost/memory.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::cost {
@@ -17,8 +18,6 @@ using ir::StageId;
 
 /// Tolerance for rounding errors: a ratio that should be an integer may come out slightly larger. Far below one sample.
 constexpr double kSlack = 1e-7;
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 int64_t ceil_samples(double samples, int64_t most) {
   if (!(samples < static_cast<double>(most))) return most;

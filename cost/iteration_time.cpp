@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::cost {
@@ -11,14 +12,12 @@ namespace {
 
 using ir::StageId;
 
-double ceil_ratio(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / b); }
-
 /// Items that one replica runs in a step.
 double items_per_replica(const ir::StageGraph& graph, StageId stage) {
   const ir::StageChoice& choice = graph.stages[stage].choice;
   const int64_t items = micro_batch_count(graph, stage);
   if (choice.mode != ir::ReplicaMode::kRoundRobin) return static_cast<double>(items);
-  return ceil_ratio(items, static_cast<int64_t>(choice.devices.size()));
+  return static_cast<double>(ceil_div(items, std::ssize(choice.devices)));
 }
 
 /// Seconds that each stage spends summing gradients over its replicas and over the copies of shared weights.
@@ -54,7 +53,7 @@ IdMap<StageId, Ramps> ramps_with_ends(const ir::StageGraph& graph, const IdMap<S
   for (const ir::StageEdge& edge : graph.edges) {
     const StageCost& from = costs[edge.from];
     const ir::StageChoice& choice = graph.stages[edge.from].choice;
-    const double needed = ceil_ratio(items[edge.to], choice.samples_of_turns());
+    const auto needed = static_cast<double>(ceil_div(items[edge.to], choice.samples_of_turns()));
     const Ramps& above = result[edge.from];
     Ramps& below = result[edge.to];
     below.head = std::max(below.head, above.head + needed * from.forward + from.hop_down);

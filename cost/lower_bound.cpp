@@ -216,13 +216,8 @@ UpdateWork min_updates(const ir::PlanGraph& graph) {
       is_trained[group] = is_trained[group] || (node.has_backward && graph.weight_groups[group].trainable);
   UpdateWork work;
   for (const ir::WeightGroupId id : ids<ir::WeightGroupId>(graph.weight_groups.size())) {
-    if (!is_trained[id]) continue;
     const ir::WeightGroup& group = graph.weight_groups[id];
-    const auto bytes = static_cast<double>(updated_bytes(group, 1, graph.batch).count);
-    ++work.tensors;
-    work.bytes += bytes;
-    work.traffic += group.update_passes * bytes;
-    work.flops += group.update_flops;
+    if (is_trained[id]) work.add(group, updated_bytes(group, 1, graph.batch));
   }
   return work;
 }

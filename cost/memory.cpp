@@ -8,6 +8,7 @@
 
 #include "cost/stage_cost.h"
 #include "support/bits.h"
+#include "support/integer_math.h"
 #include "wire/all_reduce.h"
 
 namespace graphpipe::cost {
@@ -23,9 +24,9 @@ Bytes to_bytes(double bytes) { return Bytes(static_cast<int64_t>(std::ceil(std::
 
 /// Items on one replica when all replicas together hold `samples` samples.
 int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
-  const int64_t items = (samples + choice.micro_batch.count - 1) / choice.micro_batch.count;
+  const int64_t items = ceil_div(samples, choice.micro_batch.count);
   const int64_t replicas = static_cast<int64_t>(choice.devices.size());
-  return choice.mode == ir::ReplicaMode::kRoundRobin ? (items + replicas - 1) / replicas : items;
+  return choice.mode == ir::ReplicaMode::kRoundRobin ? ceil_div(items, replicas) : items;
 }
 
 Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Samples samples) {
@@ -200,7 +201,7 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
   const int64_t gradients = stage.trainable_weight_bytes.count;
   if (stage.has_backward && replicas > 1 && gradients > 0) {
     const int64_t bucket = std::min(gradients, replicas * wire::kChunkBytes);
-    const int64_t buckets = std::min(wire::kBucketsInFlight, (gradients + bucket - 1) / bucket);
+    const int64_t buckets = std::min(wire::kBucketsInFlight, ceil_div(gradients, bucket));
     // Received chunks wait next to the gradients that they are added to: one round of them with two replicas, two with
     // more.
     ring = std::max(bucket, buckets * std::min<int64_t>(replicas - 1, 2) * (bucket / replicas));
@@ -210,10 +211,6 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
 
 MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
   return parts_of(graph, boundary_of(graph, id), id, in_flight);
-}
-
-Bytes ahead_memory(const ir::StageGraph& graph, StageId id, const IdMap<StageId, Samples>& in_flight) {
-  return ahead_of(graph, boundary_of(graph, id), id, in_flight, HeldBack(graph));
 }
 
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,

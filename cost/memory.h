@@ -55,15 +55,12 @@ Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 /// `in_flight`: samples between forward and backward in all replicas of the stage together.
 MemoryParts stage_memory(const ir::StageGraph& graph, ir::StageId stage, Samples in_flight);
 
-/// Bytes on one replica that neighbours send ahead under kFkB, in addition to stage_memory: at most what a producer has
-/// in flight is buffered here as inputs (the whole batch if no gradient holds the producer back), and at most what this
-/// stage has in flight as gradients; those of a single reader with micro-batches no larger than ours arrive as its own
-/// in-flight number allows.
-Bytes ahead_memory(const ir::StageGraph& graph, ir::StageId stage, const IdMap<ir::StageId, Samples>& in_flight);
-
-/// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum of
-/// both of the above over the stages that it holds. Other policies may hold more: GPipe's has the batch in flight, and
-/// zero-bubble orders delay weight gradients.
+/// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum,
+/// over the stages that it holds, of stage_memory and of what neighbours send ahead. At most what a producer has in
+/// flight is buffered as inputs (the whole batch if no gradient holds the producer back), and at most what the stage
+/// has in flight as gradients; those of a single reader with micro-batches no larger than ours arrive as its own
+/// in-flight number allows. Other policies may hold more: GPipe's has the batch in flight, and zero-bubble orders delay
+/// weight gradients.
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
                                        const IdMap<ir::StageId, Samples>& in_flight);
 

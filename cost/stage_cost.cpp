@@ -1,6 +1,7 @@
 #include "cost/stage_cost.h"
 
 #include "cost/update_time.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::cost {
 
@@ -102,7 +103,7 @@ double largest_device_sum(const ir::StageGraph& graph, const std::function<doubl
 Samples item_samples(const ir::StageChoice& choice) {
   if (choice.mode == ir::ReplicaMode::kRoundRobin) return choice.micro_batch;
   const int64_t replicas = static_cast<int64_t>(choice.devices.size());
-  return Samples((choice.micro_batch.count + replicas - 1) / replicas);
+  return Samples(ceil_div(choice.micro_batch.count, replicas));
 }
 
 Seconds copies_time(const ir::StageGraph& graph, const ir::Cluster& cluster, const ir::SharedWeights& shared) {

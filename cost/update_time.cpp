@@ -25,11 +25,7 @@ Seconds update_time(const UpdateWork& work, const ir::Cluster& cluster, ir::Devi
 Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
   UpdateWork work;
   for (const ir::WeightGroup& group : graph.weight_groups) {
-    if (!group.trainable) continue;
-    ++work.tensors;
-    work.bytes += static_cast<double>(group.bytes.count);
-    work.traffic += group.update_passes * static_cast<double>(group.bytes.count);
-    work.flops += group.update_flops;
+    if (group.trainable) work.add(group, group.bytes);
   }
   Seconds slowest;
   for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))

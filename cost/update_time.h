@@ -12,6 +12,13 @@ struct UpdateWork {
   double bytes = 0;
   /// Bytes of memory traffic, and operations of products of matrices.
   double traffic = 0, flops = 0;
+  /// One parameter more, of which an update passes over so many bytes.
+  void add(const ir::WeightGroup& weights, Bytes updated) {
+    ++tensors;
+    bytes += static_cast<double>(updated.count);
+    traffic += weights.update_passes * static_cast<double>(updated.count);
+    flops += weights.update_flops;
+  }
 };
 /// Of one replica; those that divide the optimizer's state update a part each.
 UpdateWork update_work(const ir::Stage& stage);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/integer_math.h"
+
 namespace graphpipe::ir {
 
 const LinkLevel& Cluster::link(DeviceId a, DeviceId b) const {
@@ -88,7 +90,7 @@ Seconds copies_sum_time(const Cluster& cluster, const std::vector<std::vector<De
   for (const std::vector<DeviceId>& own : holders) {
     double sent = 0;
     for (const std::vector<DeviceId>& other : holders)
-      if (&other != &own) sent += static_cast<double>((other.size() + own.size() - 1) / own.size());
+      if (&other != &own) sent += static_cast<double>(ceil_div(other.size(), own.size()));
     messages = std::max({messages, sent, static_cast<double>(holders.size() - 1)});
   }
   const RuntimeCosts& costs = cluster.runtime;

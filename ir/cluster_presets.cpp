@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "support/integer_math.h"
+
 namespace graphpipe::ir {
 
 namespace {
@@ -59,7 +61,7 @@ Cluster preset_cluster(const ClusterPreset& preset, int count) {
   cluster.levels.assign(preset.inside.begin(), preset.inside.end());
   if (count > preset.devices_of_host) {
     cluster.levels.push_back(preset.network);
-    const int hosts = (count + preset.devices_of_host - 1) / preset.devices_of_host;
+    const int hosts = ceil_div(count, preset.devices_of_host);
     cluster.levels.back().group = hosts * preset.devices_of_host;
   }
   return first_devices(std::move(cluster), count);

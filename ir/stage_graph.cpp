@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/digraph.h"
+#include "support/integer_math.h"
 #include "support/sort_unique.h"
 
 namespace graphpipe::ir {
@@ -135,7 +136,7 @@ PassSeconds seconds_of(const PlanGraph& graph, const std::vector<PlanNodeId>& no
 double largest_item(const StageChoice& choice) {
   const auto replicas = static_cast<int64_t>(choice.devices.size());
   const int64_t parts = choice.mode == ReplicaMode::kSplit ? replicas : 1;
-  return static_cast<double>((choice.micro_batch.count + parts - 1) / parts);
+  return static_cast<double>(ceil_div(choice.micro_batch.count, parts));
 }
 
 /// A stage takes as long as the slowest of its replicas: all of them get equal shares.
@@ -416,7 +417,7 @@ Result<StageGraph> with_batches(StageGraph graph, int64_t batches) {
 
 int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
   const int64_t size = graph.stages[stage].choice.micro_batch.count;
-  return (graph.batch.count + size - 1) / size;
+  return ceil_div(graph.batch.count, size);
 }
 
 int64_t max_micro_batches(const StageGraph& graph) {

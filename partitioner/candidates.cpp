@@ -9,6 +9,7 @@
 #include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "partitioner/min_memory.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -46,11 +47,11 @@ std::vector<Samples> micro_batch_sizes(const PlanRequest& request) {
 }
 
 std::vector<Samples> neighbouring_sizes(Samples batch, Samples size) {
-  const int64_t count = (batch.count + size.count - 1) / size.count;
+  const int64_t count = ceil_div(batch.count, size.count);
   std::vector<Samples> sizes;
   for (int64_t other = std::max<int64_t>(1, count - 2); other <= std::min(batch.count, count + 2); ++other) {
     // Of many micro-batches several numbers have one size.
-    const Samples beside((batch.count + other - 1) / other);
+    const Samples beside(ceil_div(batch.count, other));
     if (beside != size && (sizes.empty() || sizes.back() != beside)) sizes.push_back(beside);
   }
   return sizes;

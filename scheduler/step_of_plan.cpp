@@ -1,6 +1,7 @@
 #include "scheduler/step_of_plan.h"
 
 #include "cost/iteration_time.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::scheduler {
@@ -8,7 +9,7 @@ namespace graphpipe::scheduler {
 int64_t schedule_size(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
   int64_t size = 0;
   for (const ir::StageChoice& choice : assignment.choice) {
-    const int64_t micro_batches = (graph.batch.count + choice.micro_batch.count - 1) / choice.micro_batch.count;
+    const int64_t micro_batches = ceil_div(graph.batch.count, choice.micro_batch.count);
     size += micro_batches * (choice.mode == ir::ReplicaMode::kSplit ? std::ssize(choice.devices) : 1);
   }
   return size;

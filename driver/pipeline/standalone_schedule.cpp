@@ -8,6 +8,7 @@
 #include "driver/pipeline/choose.h"
 #include "files/stage_dag.h"
 #include "scheduler/build_schedule.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -119,7 +120,7 @@ Result<Placed> dag_graph(const ScheduleOptions& options, const scheduler::Policy
     return usage("--micro-batches", text("they have ", batch, " samples, and 2^31 - 1 can be numbered"), "take fewer");
   const auto stages = static_cast<int64_t>(dag.predecessors.size());
   const int64_t smallest = *std::ranges::min_element(dag.micro_batch_size);
-  GP_TRY_VOID(check_size(stages, (batch + smallest - 1) / smallest));
+  GP_TRY_VOID(check_size(stages, ceil_div(batch, smallest)));
   std::vector<scheduler::StandaloneStage> rows;
   for (size_t stage = 0; stage < dag.predecessors.size(); ++stage) rows.push_back(stage_of(dag, stage, costs));
   if (dag.devices() > stages)

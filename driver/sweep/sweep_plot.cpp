@@ -6,6 +6,7 @@
 
 #include "driver/report/html/html.h"
 #include "driver/sweep/sweep_output.h"
+#include "support/integer_math.h"
 #include "support/text.h"
 
 namespace graphpipe::driver {
@@ -88,7 +89,7 @@ class Plot {
 
   std::string draw() const {
     const size_t shown = std::min(panels_.size(), kMaxPanels);
-    const size_t columns = std::clamp<size_t>(shown, 1, kPanelsPerRow), lines = (shown + columns - 1) / columns;
+    const size_t columns = std::clamp<size_t>(shown, 1, kPanelsPerRow), lines = ceil_div(shown, columns);
     const double width = kPanelWidth * static_cast<double>(columns),
                  panels_height = kPanelHeight * static_cast<double>(lines);
     const Legend legend(line_ ? sweep_.axes[*line_].values : std::vector<std::string>(), width);

@@ -30,10 +30,10 @@ bool is_narrow(const PlanRequest& request) { return request.micro_batch || reque
 
 ir::Assignment climb_from(const PlanRequest& request, const ir::Assignment& start, Deadline& deadline) {
   const size_t nodes = request.graph->nodes.size();
-  const Items items = make_items(*request.graph);
+  const NodeGroups groups = group_nodes(*request.graph);
   const double parts = 4 * static_cast<double>(start.choice.size());
   const CoarseGraph small =
-      contract(*request.graph, coarsen(*request.graph, items, {.parts = parts, .stage_of = &start.stage_of}));
+      contract(*request.graph, coarsen(*request.graph, groups, {.parts = parts, .stage_of = &start.stage_of}));
   PlanRequest of_parts = small_request(request, small.graph);
   if (request.evaluate)
     of_parts.evaluate = [&](const ir::Assignment& assignment) {

@@ -72,7 +72,7 @@ class AutoPlanner {
     climb();
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
     // Last, because by then few plans may still beat the best known one.
-    if (request_.graph->nodes.size() <= kMaxExhaustiveItems)
+    if (request_.graph->nodes.size() <= kMaxExhaustiveGroups)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
     if (!best) return first_of_each_kind(std::move(refusals), deadline_.passed());
@@ -162,7 +162,7 @@ class AutoPlanner {
     if (is_large() || is_narrow(request_)) choices = {std::min<size_t>(2, width)};
     for (size_t lanes : choices) {
       if (lanes < 1 || lanes > width) continue;
-      SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.items.weight), graph.items, 0);
+      SearchSpace space = space_of_tree(in_lanes(graph.tree, lanes, graph.groups.weight), graph.groups, 0);
       find_shapes(graph.small.graph, space);
       if (lanes_.insert(lanes).second) spaces.push_back(std::move(space));
     }

@@ -20,17 +20,17 @@ constexpr size_t kFewKept = 1 << 8;
 
 class Enumerator {
  public:
-  Enumerator(const PlanRequest& request, const Items& items, const DeviceBudget& budget, int64_t max_plans)
+  Enumerator(const PlanRequest& request, const NodeGroups& groups, const DeviceBudget& budget, int64_t max_plans)
       : request_(request),
-        items_(items),
+        groups_(groups),
         budget_(budget),
         max_plans_(max_plans),
         largest_size_(static_cast<int>(std::min<int64_t>(micro_batch_sizes(request).back().count, INT_MAX))),
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
-        stage_of_(items.nodes.size(), 0),
+        stage_of_(groups.nodes.size(), 0),
         orders_(distinct_orders(request)) {
-    for (const auto& nodes : items.nodes) {
+    for (const auto& nodes : groups.nodes) {
       double seconds = 0;
       for (const ir::PlanNodeId node : nodes)
         seconds += cost::cheapest_seconds_per_sample(request.graph->nodes[node], request.graph->batch);
@@ -40,7 +40,7 @@ class Enumerator {
 
   Result<PlanAnswer> run() {
     const Stopwatch watch;
-    group(0, 0);
+    assign(0, 0);
     if (plans_ > max_plans_)
       return Diagnostic{.code = Code::kLimitExceeded,
                         .message = text("there are more than ", max_plans_, " plans to try"),
@@ -49,10 +49,10 @@ class Enumerator {
   }
 
  private:
-  /// Item `item` joins one of the `stages` so far, or opens the next.
-  void group(size_t item, size_t stages) {
+  /// Group `group` joins one of the `stages` so far, or opens the next.
+  void assign(size_t group, size_t stages) {
     if (plans_ > max_plans_ || deadline_.passed()) return;
-    if (item == items_.nodes.size()) {
+    if (group == groups_.nodes.size()) {
       if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
       stage_seconds_.assign(stages, 0);
       for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += item_seconds_[i];
@@ -62,16 +62,16 @@ class Enumerator {
     }
     const size_t most = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
     for (size_t stage = 0; stage <= most; ++stage) {
-      stage_of_[item] = stage;
-      group(item + 1, std::max(stages, stage + 1));
+      stage_of_[group] = stage;
+      assign(group + 1, std::max(stages, stage + 1));
     }
   }
 
   bool has_cycle(size_t stages) const {
     std::vector<std::vector<bool>> reaches(stages, std::vector<bool>(stages, false));
-    for (size_t item = 0; item < items_.graph.size(); ++item)
-      for (size_t next : items_.graph[item])
-        if (stage_of_[item] != stage_of_[next]) reaches[stage_of_[item]][stage_of_[next]] = true;
+    for (size_t group = 0; group < groups_.graph.size(); ++group)
+      for (size_t next : groups_.graph[group])
+        if (stage_of_[group] != stage_of_[next]) reaches[stage_of_[group]][stage_of_[next]] = true;
     for (size_t via = 0; via < stages; ++via)
       for (size_t from = 0; from < stages; ++from)
         for (size_t to = 0; to < stages; ++to)
@@ -105,9 +105,9 @@ class Enumerator {
         sensible = sensible && devices[stage] <= size.count;
       }
       if (!sensible) continue;
-      for (size_t item = 0; item < stage_of_.size(); ++item) {
-        auto& nodes = stages[stage_of_[item]].nodes;
-        nodes.insert(nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+      for (size_t group = 0; group < stage_of_.size(); ++group) {
+        auto& nodes = stages[stage_of_[group]].nodes;
+        nodes.insert(nodes.end(), groups_.nodes[group].begin(), groups_.nodes[group].end());
       }
       plans_ += static_cast<int64_t>(std::max<size_t>(1, orders_.size()));
       if (orders_.size() < 2) candidates_.add(stages);
@@ -140,7 +140,7 @@ class Enumerator {
   }
 
   const PlanRequest& request_;
-  const Items& items_;
+  const NodeGroups& groups_;
   const DeviceBudget budget_;
   const int64_t max_plans_;
   /// Samples of the largest micro-batch: more replicas have none.
@@ -149,7 +149,7 @@ class Enumerator {
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
-  /// Least seconds of a step's work, by item and by stage.
+  /// Least seconds of a step's work, by group and by stage.
   std::vector<double> item_seconds_, stage_seconds_;
   std::vector<std::vector<ir::DeviceId>> orders_;
 };
@@ -161,14 +161,14 @@ Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
 }
 
 Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t max_plans) {
-  const Items items = make_items(*request.graph);
-  if (items.nodes.size() > kMaxExhaustiveItems)
+  const NodeGroups groups = group_nodes(*request.graph);
+  if (groups.nodes.size() > kMaxExhaustiveGroups)
     return Diagnostic{.code = Code::kLimitExceeded,
-                      .message = text("exhaustive search takes at most ", kMaxExhaustiveItems,
-                                      " nodes, this graph has ", items.nodes.size()),
+                      .message = text("exhaustive search takes at most ", kMaxExhaustiveGroups,
+                                      " nodes, this graph has ", groups.nodes.size()),
                       .hint = "use the planner graphpipe or sequential"};
   GP_TRY(const DeviceBudget budget, device_budget(request));
-  return Enumerator(request, items, budget, max_plans).run();
+  return Enumerator(request, groups, budget, max_plans).run();
 }
 
 }  // namespace graphpipe::partitioner

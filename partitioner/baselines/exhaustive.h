@@ -7,7 +7,7 @@
 namespace graphpipe::partitioner {
 
 /// More items than this are refused: the groupings of 10 items are 115,975.
-inline constexpr size_t kMaxExhaustiveItems = 10;
+inline constexpr size_t kMaxExhaustiveGroups = 10;
 
 /// Returns the plans that are best by objective and by `evaluate`. Errors: kLimitExceeded for a larger graph.
 Result<PlanAnswer> plan_exhaustive(const PlanRequest& request);

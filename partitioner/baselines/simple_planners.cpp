@@ -6,6 +6,7 @@
 #include "cost/lower_bound.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
+#include "support/integer_math.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
 
@@ -132,7 +133,7 @@ Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
   Candidates candidates(request);
   for (Samples size : micro_batch_sizes(request)) {
     // Devices share the samples of a micro-batch, or take whole micro-batches in turn: whatever feeds more of them.
-    const int64_t micro_batches = (batch + size.count - 1) / size.count;
+    const int64_t micro_batches = ceil_div(batch, size.count);
     ir::StageChoice choice{.micro_batch = size};
     if (size.count < devices && size.count < micro_batches) choice.mode = ir::ReplicaMode::kRoundRobin;
     for (int64_t device = 0; device < std::min(devices, std::max(size.count, micro_batches)); ++device)
@@ -150,8 +151,8 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
   const Stopwatch watch;
   GP_TRY(const DeviceBudget budget, device_budget(request));
   Candidates candidates(request);
-  const Items items = make_items(*request.graph);
-  const SearchSpace line = space_of_line(items, 0);
+  const NodeGroups groups = group_nodes(*request.graph);
+  const SearchSpace line = space_of_line(groups, 0);
   const auto& elements = line.chains.back().elements;
   std::vector<double> weight;
   for (const SearchElement& element : elements) {

@@ -8,6 +8,7 @@
 #include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
 #include "partitioner/graph/coarsen.h"
+#include "support/integer_math.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
 
@@ -26,9 +27,9 @@ constexpr double kCoarseParts = 64;
 
 /// Nodes that must share a stage become one; without such nodes a small graph stays as it is.
 CoarseGraph contracted_nodes(const ir::PlanGraph& graph) {
-  const Items items = make_items(graph);
-  const bool is_small = items.nodes.size() <= kMaxNodes;
-  return contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = kCoarseParts}));
+  const NodeGroups groups = group_nodes(graph);
+  const bool is_small = groups.nodes.size() <= kMaxNodes;
+  return contract(graph, is_small ? groups.nodes : coarsen(graph, groups, {.parts = kCoarseParts}));
 }
 
 class SizeSweep {
@@ -122,7 +123,7 @@ class SizeSweep {
       other_counts_.insert(answer.plan.choice.size());
       return;
     }
-    const int64_t items = (graph_.batch.count + micro_batch.count - 1) / micro_batch.count;
+    const int64_t items = ceil_div(graph_.batch.count, micro_batch.count);
     ir::Assignment assignment = with_stages_recomputing(unit, answer.plan);
     for (ir::StageChoice& choice : assignment.choice) {
       choice.micro_batch = micro_batch;

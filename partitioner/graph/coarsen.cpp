@@ -63,23 +63,23 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
   return joined;
 }
 
-/// Merges sets of items along edges, pass by pass.
+/// Merges sets of groups along edges, pass by pass.
 class Merger {
  public:
-  Merger(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits)
-      : items_(items), sets_(items.nodes.size()), weight_(items.nodes.size(), 0), scope_(items.nodes.size()) {
+  Merger(const ir::PlanGraph& graph, const NodeGroups& groups, const CoarsenLimits& limits)
+      : groups_(groups), sets_(groups.nodes.size()), weight_(groups.nodes.size(), 0), scope_(groups.nodes.size()) {
     double seconds = 0, bytes = 0;
-    for (double weight : items.weight) seconds += weight;
-    for (const ir::WeightGroup& group : graph.weight_groups) bytes += static_cast<double>(group.bytes.count);
-    for (size_t item = 0; item < items.nodes.size(); ++item) {
+    for (double weight : groups.weight) seconds += weight;
+    for (const ir::WeightGroup& weights : graph.weight_groups) bytes += static_cast<double>(weights.bytes.count);
+    for (size_t group = 0; group < groups.nodes.size(); ++group) {
       double own = 0;
-      for (PlanNodeId node : items.nodes[item]) {
-        for (ir::WeightGroupId group : graph.nodes[node].weights)
-          own += static_cast<double>(graph.weight_groups[group].bytes.count);
+      for (PlanNodeId node : groups.nodes[group]) {
+        for (ir::WeightGroupId weights : graph.nodes[node].weights)
+          own += static_cast<double>(graph.weight_groups[weights].bytes.count);
       }
-      scope_[item] = graph.scope_of(items.nodes[item]);
+      scope_[group] = graph.scope_of(groups.nodes[group]);
       // Work and weight bytes count half each, as shares of the total.
-      weight_[item] = items.weight[item] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
+      weight_[group] = groups.weight[group] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
     }
     max_weight_ = 1 / limits.parts;
     set_boundaries(limits);
@@ -90,21 +90,21 @@ class Merger {
     }
     NodeSets sets;
     std::vector<size_t> place(sets_.size(), 0);
-    for (size_t item = 0; item < sets_.size(); ++item)
-      if (find(item) == item) {
-        place[item] = sets.size();
+    for (size_t group = 0; group < sets_.size(); ++group)
+      if (find(group) == group) {
+        place[group] = sets.size();
         sets.emplace_back();
       }
-    for (size_t item = 0; item < sets_.size(); ++item) {
-      std::vector<PlanNodeId>& set = sets[place[find(item)]];
-      set.insert(set.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+    for (size_t group = 0; group < sets_.size(); ++group) {
+      std::vector<PlanNodeId>& set = sets[place[find(group)]];
+      set.insert(set.end(), groups_.nodes[group].begin(), groups_.nodes[group].end());
     }
     for (auto& set : sets) std::sort(set.begin(), set.end());
     return sets;
   }
 
  private:
-  size_t find(size_t item) { return sets_.find(item); }
+  size_t find(size_t group) { return sets_.find(group); }
   void join(size_t into, size_t other) {
     weight_[into] += weight_[other];
     sets_.join_into(into, other);
@@ -114,11 +114,11 @@ class Merger {
     stage_.assign(sets_.size(), 0);
     alone_.assign(sets_.size(), false);
     if (limits.stage_of == nullptr) return;
-    for (size_t item = 0; item < sets_.size(); ++item)
-      stage_[item] = (*limits.stage_of)[items_.nodes[item].front()].index();
-    for (size_t item = 0; item < sets_.size(); ++item)
-      for (size_t next : items_.graph[item])
-        if (stage_[item] != stage_[next]) alone_[item] = alone_[next] = true;
+    for (size_t group = 0; group < sets_.size(); ++group)
+      stage_[group] = (*limits.stage_of)[groups_.nodes[group].front()].index();
+    for (size_t group = 0; group < sets_.size(); ++group)
+      for (size_t next : groups_.graph[group])
+        if (stage_[group] != stage_[next]) alone_[group] = alone_[next] = true;
   }
 
   bool may_join(size_t a, size_t b) const {
@@ -132,11 +132,11 @@ class Merger {
   /// The successors and predecessors of each set.
   Neighbours neighbours() {
     Neighbours found{std::vector<std::set<size_t>>(sets_.size()), std::vector<std::set<size_t>>(sets_.size())};
-    for (size_t item = 0; item < sets_.size(); ++item)
-      for (size_t below : items_.graph[item])
-        if (find(item) != find(below)) {
-          found.next[find(item)].insert(find(below));
-          found.before[find(below)].insert(find(item));
+    for (size_t group = 0; group < sets_.size(); ++group)
+      for (size_t below : groups_.graph[group])
+        if (find(group) != find(below)) {
+          found.next[find(group)].insert(find(below));
+          found.before[find(below)].insert(find(group));
         }
     return found;
   }
@@ -194,7 +194,7 @@ class Merger {
   }
 
   static constexpr size_t kManyTwins = 8;
-  const Items& items_;
+  const NodeGroups& groups_;
   UnionFind<size_t> sets_;
   std::vector<double> weight_;
   std::vector<ir::SampleScope> scope_;
@@ -252,8 +252,8 @@ ir::Assignment expand(const CoarseGraph& small, size_t nodes, const ir::Assignme
   return large;
 }
 
-NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits) {
-  return Merger(graph, items, limits).run();
+NodeSets coarsen(const ir::PlanGraph& graph, const NodeGroups& groups, const CoarsenLimits& limits) {
+  return Merger(graph, groups, limits).run();
 }
 
 }  // namespace graphpipe::partitioner

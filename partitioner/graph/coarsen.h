@@ -25,15 +25,15 @@ CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets);
 ir::Assignment expand(const CoarseGraph& small, size_t nodes, const ir::Assignment& assignment);
 
 struct CoarsenLimits {
-  /// No set has more than 1 / `parts` of all work and weights, unless it is one item.
+  /// No set has more than 1 / `parts` of all work and weights, unless it is one group.
   double parts = 1;
-  /// Items of different stages stay apart, and those at a boundary between stages stay alone; null: no boundaries.
+  /// Groups of different stages stay apart, and those at a boundary between stages stay alone; null: no boundaries.
   const IdMap<ir::PlanNodeId, ir::StageId>* stage_of = nullptr;
 };
 
-/// Merges items into larger ones, only where no cycle can come about: into the only reader, with the only producer,
+/// Merges groups into larger ones, only where no cycle can come about: into the only reader, with the only producer,
 /// or, where more than 8 are side by side, with one that has the same readers and producers. Nodes of different
 /// scopes stay apart.
-NodeSets coarsen(const ir::PlanGraph& graph, const Items& items, const CoarsenLimits& limits);
+NodeSets coarsen(const ir::PlanGraph& graph, const NodeGroups& groups, const CoarsenLimits& limits);
 
 }  // namespace graphpipe::partitioner

@@ -3,8 +3,8 @@
 // downsets is a stage; a chain of downsets is a linear pipeline without a cycle. Sets are rows of bits.
 //
 // A table is for searches that pair sets however they lie to each other, and that add some sets only, along orders or
-// around a good one. Those that step from a set to its neighbours need the lattice (ideals.h), which also keeps the
-// steps and numbers a set after its subsets. Both go on by LargerDownsets.
+// around a good one. Those that step from a set to its neighbours need the lattice (downset_lattice.h), which also
+// keeps the steps and numbers a set after its subsets. Both go on by LargerDownsets.
 
 #include <cstdint>
 #include <span>

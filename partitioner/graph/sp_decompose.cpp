@@ -11,28 +11,28 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Reachability between items.
+/// Reachability between vertices.
 class ItemClosure {
  public:
-  explicit ItemClosure(const ItemGraph& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
+  explicit ItemClosure(const SuccessorLists& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
 
   /// Whether a path of at least one edge leads from one to the other.
   bool reaches(size_t from, size_t to) const { return from != to && ancestors_.contains(to, from); }
   bool comparable(size_t a, size_t b) const { return reaches(a, b) || reaches(b, a); }
 
  private:
-  static EdgeList edges_of(const ItemGraph& graph) {
+  static EdgeList edges_of(const SuccessorLists& graph) {
     EdgeList edges;
-    for (size_t item = 0; item < graph.size(); ++item)
-      for (const size_t next : graph[item])
-        edges.emplace_back(static_cast<uint32_t>(item), static_cast<uint32_t>(next));
+    for (size_t vertex = 0; vertex < graph.size(); ++vertex)
+      for (const size_t next : graph[vertex])
+        edges.emplace_back(static_cast<uint32_t>(vertex), static_cast<uint32_t>(next));
     return edges;
   }
 
   BitRows ancestors_;
 };
 
-/// The two-terminal multigraph whose edges are the items; series and parallel steps merge edges until one is left.
+/// The two-terminal multigraph whose edges are the vertices; series and parallel steps merge edges until one is left.
 class Reducer {
  public:
   explicit Reducer(size_t junctions) : in_(junctions), out_(junctions) {}
@@ -109,21 +109,21 @@ class Reducer {
   size_t alive_ = 0;
 };
 
-/// Connected components of `items` under a relation, each ascending, ordered by their lowest item.
+/// Connected components of `vertices` under a relation, each ascending, ordered by their lowest vertex.
 template <typename Related>
-std::vector<std::vector<size_t>> components(const std::vector<size_t>& items, Related related) {
+std::vector<std::vector<size_t>> components(const std::vector<size_t>& vertices, Related related) {
   std::vector<std::vector<size_t>> found;
-  std::vector<bool> seen(items.size(), false);
-  for (size_t start = 0; start < items.size(); ++start) {
+  std::vector<bool> seen(vertices.size(), false);
+  for (size_t start = 0; start < vertices.size(); ++start) {
     if (seen[start]) continue;
     std::vector<size_t> component, pending{start};
     seen[start] = true;
     while (!pending.empty()) {
       const size_t at = pending.back();
       pending.pop_back();
-      component.push_back(items[at]);
-      for (size_t other = 0; other < items.size(); ++other)
-        if (!seen[other] && related(items[at], items[other])) {
+      component.push_back(vertices[at]);
+      for (size_t other = 0; other < vertices.size(); ++other)
+        if (!seen[other] && related(vertices[at], vertices[other])) {
           seen[other] = true;
           pending.push_back(other);
         }
@@ -138,21 +138,21 @@ std::vector<std::vector<size_t>> components(const std::vector<size_t>& items, Re
 /// with neither is cut in two by `cut_prime`, or refused if there are no weights.
 class ByComponents {
  public:
-  ByComponents(const ItemGraph& graph, const std::vector<double>* weight)
+  ByComponents(const SuccessorLists& graph, const std::vector<double>* weight)
       : graph_(graph), closure_(graph), weight_(weight) {}
 
-  std::optional<SpTree> tree(const std::vector<size_t>& items) const {
-    if (items.size() == 1) return SpTree::leaf(items.front());
-    auto parts = components(items, [&](size_t a, size_t b) { return closure_.comparable(a, b); });
+  std::optional<SpTree> tree(const std::vector<size_t>& vertices) const {
+    if (vertices.size() == 1) return SpTree::leaf(vertices.front());
+    auto parts = components(vertices, [&](size_t a, size_t b) { return closure_.comparable(a, b); });
     if (parts.size() > 1) return combined(parts, SpTree::parallel);
-    parts = components(items, [&](size_t a, size_t b) { return a != b && !closure_.comparable(a, b); });
+    parts = components(vertices, [&](size_t a, size_t b) { return a != b && !closure_.comparable(a, b); });
     if (parts.size() > 1) {
       std::sort(parts.begin(), parts.end(),
                 [&](const auto& a, const auto& b) { return closure_.reaches(a.front(), b.front()); });
       return combined(parts, SpTree::series);
     }
     if (weight_ == nullptr) return std::nullopt;
-    return combined(cut_prime(items), SpTree::series);
+    return combined(cut_prime(vertices), SpTree::series);
   }
 
  private:
@@ -167,50 +167,50 @@ class ByComponents {
     return combine(std::move(trees));
   }
 
-  /// Per item, the length in items of the longest path within the set, from the sources or from the sinks.
-  std::map<size_t, size_t> levels(const std::vector<size_t>& items, bool from_above) const {
+  /// Per vertex, the length in vertices of the longest path within the set, from the sources or from the sinks.
+  std::map<size_t, size_t> levels(const std::vector<size_t>& vertices, bool from_above) const {
     std::map<size_t, size_t> level;
-    for (size_t item : items) level[item] = 0;
+    for (size_t vertex : vertices) level[vertex] = 0;
     const auto relax = [&](size_t above, size_t below) {
       if (from_above) level[below] = std::max(level[below], level[above] + 1);
       else level[above] = std::max(level[above], level[below] + 1);
     };
-    const auto edges_of = [&](size_t item) {
-      for (size_t next : graph_[item])
-        if (level.contains(next)) relax(item, next);
+    const auto edges_of = [&](size_t vertex) {
+      for (size_t next : graph_[vertex])
+        if (level.contains(next)) relax(vertex, next);
     };
     if (from_above)
-      for (auto item = items.begin(); item != items.end(); ++item) edges_of(*item);
+      for (auto vertex = vertices.begin(); vertex != vertices.end(); ++vertex) edges_of(*vertex);
     else
-      for (auto item = items.rbegin(); item != items.rend(); ++item) edges_of(*item);
+      for (auto vertex = vertices.rbegin(); vertex != vertices.rend(); ++vertex) edges_of(*vertex);
     return level;
   }
 
-  double critical_path(const std::vector<size_t>& items) const {
+  double critical_path(const std::vector<size_t>& vertices) const {
     std::map<size_t, double> below;
     double longest = 0;
-    for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    for (auto vertex = vertices.rbegin(); vertex != vertices.rend(); ++vertex) {
       double path = 0;
-      for (size_t next : graph_[*item])
+      for (size_t next : graph_[*vertex])
         if (const auto found = below.find(next); found != below.end()) path = std::max(path, found->second);
-      below[*item] = path + (*weight_)[*item];
-      longest = std::max(longest, below[*item]);
+      below[*vertex] = path + (*weight_)[*vertex];
+      longest = std::max(longest, below[*vertex]);
     }
     return longest;
   }
 
   /// Cuts a set in two that run one after the other, at the level that makes the sum of their critical paths smallest.
   /// Example: a -> c, b -> c, b -> d becomes {a, b} before {c, d}, as if d waited for a too.
-  std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& items) const {
+  std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& vertices) const {
     std::vector<std::vector<size_t>> best;
     double best_length = 0;
     for (bool from_above : {true, false}) {
-      const auto level = levels(items, from_above);
+      const auto level = levels(vertices, from_above);
       size_t last = 0;
-      for (const auto& [item, at] : level) last = std::max(last, at);
+      for (const auto& [vertex, at] : level) last = std::max(last, at);
       for (size_t threshold = 0; threshold < last; ++threshold) {
         std::vector<size_t> low, high;
-        for (size_t item : items) (level.at(item) <= threshold ? low : high).push_back(item);
+        for (size_t vertex : vertices) (level.at(vertex) <= threshold ? low : high).push_back(vertex);
         if (!from_above) std::swap(low, high);
         const double length = critical_path(low) + critical_path(high);
         if (!best.empty() && length >= best_length) continue;
@@ -218,26 +218,26 @@ class ByComponents {
         best_length = length;
       }
     }
-    GP_CHECK(!best.empty());  // comparable items lie on different levels
+    GP_CHECK(!best.empty());  // comparable vertices lie on different levels
     return best;
   }
 
-  const ItemGraph& graph_;
+  const SuccessorLists& graph_;
   ItemClosure closure_;
   const std::vector<double>* weight_;
 };
 
-std::vector<size_t> all_items(const ItemGraph& graph) {
-  std::vector<size_t> items(graph.size());
-  for (size_t i = 0; i < items.size(); ++i) items[i] = i;
-  return items;
+std::vector<size_t> all_items(const SuccessorLists& graph) {
+  std::vector<size_t> vertices(graph.size());
+  for (size_t i = 0; i < vertices.size(); ++i) vertices[i] = i;
+  return vertices;
 }
 
 }  // namespace
 
-ItemGraph transitive_reduction(const ItemGraph& graph) {
+SuccessorLists transitive_reduction(const SuccessorLists& graph) {
   const ItemClosure closure(graph);
-  ItemGraph reduced(graph.size());
+  SuccessorLists reduced(graph.size());
   for (size_t i = 0; i < graph.size(); ++i) {
     std::set<size_t> successors(graph[i].begin(), graph[i].end());
     for (size_t next : successors) {
@@ -249,9 +249,9 @@ ItemGraph transitive_reduction(const ItemGraph& graph) {
   return reduced;
 }
 
-std::optional<SpTree> decompose(const ItemGraph& graph) {
+std::optional<SpTree> decompose(const SuccessorLists& graph) {
   GP_CHECK(!graph.empty());
-  const ItemGraph reduced = transitive_reduction(graph);
+  const SuccessorLists reduced = transitive_reduction(graph);
   // Junctions of the inverse line graph: the distinct successor sets, the source, and the sink.
   constexpr size_t kSource = 0, kSink = 1;
   std::map<std::vector<size_t>, size_t> junction_of;
@@ -270,11 +270,11 @@ std::optional<SpTree> decompose(const ItemGraph& graph) {
   return reducer.run();
 }
 
-std::optional<SpTree> decompose_slowly(const ItemGraph& graph) {
+std::optional<SpTree> decompose_slowly(const SuccessorLists& graph) {
   return ByComponents(graph, nullptr).tree(all_items(graph));
 }
 
-SpTree make_series_parallel(const ItemGraph& graph, const std::vector<double>& weight) {
+SpTree make_series_parallel(const SuccessorLists& graph, const std::vector<double>& weight) {
   GP_CHECK(weight.size() == graph.size());
   return *ByComponents(graph, &weight).tree(all_items(graph));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Series-parallel decomposition of a DAG of items. The transitive reduction removes residual edges, which vanish from
-// the tree; costs put them back, because they are taken from the graph itself.
+// Series-parallel decomposition of a DAG of vertices. The transitive reduction removes residual edges, which vanish
+// from the tree; costs put them back, because they are taken from the graph itself.
 //
 // Example: edges 0-1, 0-2, 1-3, 2-3 and 0-3 become (0;(1|2);3): 0-3 is residual, 1 and 2 are parallel between 0 and 3.
 
@@ -11,23 +11,23 @@
 
 namespace graphpipe::partitioner {
 
-/// A DAG: the successors of each item. Items are numbered in topological order.
-using ItemGraph = std::vector<std::vector<size_t>>;
+/// A DAG: the successors of each vertex. Vertices are numbered in topological order.
+using SuccessorLists = std::vector<std::vector<size_t>>;
 
-ItemGraph transitive_reduction(const ItemGraph& graph);
+SuccessorLists transitive_reduction(const SuccessorLists& graph);
 
 /// The canonical tree, or nothing where the graph is not (vertex) series-parallel. Valdes, Tarjan and Lawler 1982: the
-/// reduction must be a line digraph; its inverse, with an edge per item, is reduced by series and parallel steps.
-/// Needs: at least one item.
-std::optional<SpTree> decompose(const ItemGraph& graph);
+/// reduction must be a line digraph; its inverse, with an edge per vertex, is reduced by series and parallel steps.
+/// Needs: at least one vertex.
+std::optional<SpTree> decompose(const SuccessorLists& graph);
 
 /// The same by definition, for tests: components of comparability (parallel) and of incomparability (series).
-std::optional<SpTree> decompose_slowly(const ItemGraph& graph);
+std::optional<SpTree> decompose_slowly(const SuccessorLists& graph);
 
 /// A tree for any DAG, for searches only: where a part is not series-parallel it is cut into two parts in series, at
 /// the cut, among the levels by longest path from above and from below, whose two critical paths are shortest together
-/// (`weight` of an item, at least 0). Every item stays below all its predecessors; series-parallel parts are left
+/// (`weight` of a vertex, at least 0). Every vertex stays below all its predecessors; series-parallel parts are left
 /// alone.
-SpTree make_series_parallel(const ItemGraph& graph, const std::vector<double>& weight);
+SpTree make_series_parallel(const SuccessorLists& graph, const std::vector<double>& weight);
 
 }  // namespace graphpipe::partitioner

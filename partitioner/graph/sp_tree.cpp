@@ -30,7 +30,7 @@ SpTree SpTree::parallel(std::vector<SpTree> children) {
   SpTree tree = combine(Kind::kParallel, std::move(children));
   if (tree.kind != Kind::kParallel) return tree;
   std::vector<std::pair<size_t, size_t>> order;
-  for (size_t i = 0; i < tree.children.size(); ++i) order.push_back({tree.children[i].lowest_item(), i});
+  for (size_t i = 0; i < tree.children.size(); ++i) order.push_back({tree.children[i].lowest_vertex(), i});
   std::sort(order.begin(), order.end());
   std::vector<SpTree> sorted;
   for (const auto& [lowest, index] : order) sorted.push_back(std::move(tree.children[index]));
@@ -38,25 +38,25 @@ SpTree SpTree::parallel(std::vector<SpTree> children) {
   return tree;
 }
 
-std::vector<size_t> SpTree::items() const {
+std::vector<size_t> SpTree::vertices() const {
   std::vector<size_t> found;
   std::vector<const SpTree*> pending{this};
   while (!pending.empty()) {
     const SpTree* tree = pending.back();
     pending.pop_back();
-    if (tree->kind == Kind::kLeaf) found.push_back(tree->item);
+    if (tree->kind == Kind::kLeaf) found.push_back(tree->vertex);
     for (size_t i = tree->children.size(); i-- > 0;) pending.push_back(&tree->children[i]);
   }
   return found;
 }
 
-size_t SpTree::lowest_item() const {
-  const std::vector<size_t> all = items();
+size_t SpTree::lowest_vertex() const {
+  const std::vector<size_t> all = vertices();
   return *std::min_element(all.begin(), all.end());
 }
 
 std::string SpTree::str() const {
-  if (kind == Kind::kLeaf) return std::to_string(item);
+  if (kind == Kind::kLeaf) return std::to_string(vertex);
   std::string text = "(";
   for (const SpTree& child : children) {
     if (text.size() > 1) text += kind == Kind::kSeries ? ";" : "|";

@@ -10,7 +10,7 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-constexpr size_t kMaxItems = 400;
+constexpr size_t kMaxGroups = 400;
 constexpr size_t kFewestParts = 128, kMaxParts = 512;
 /// More parallel branches than this are packed into so many lanes, each of which runs its branches one after the other.
 constexpr size_t kMaxLanes = 32;
@@ -18,7 +18,7 @@ constexpr size_t kMaxLanes = 32;
 constexpr size_t kMaxExpanded = 12;
 
 std::vector<SearchSpace> spaces_of(const SearchGraph& graph, bool line) {
-  std::vector<SearchSpace> spaces{line ? space_of_line(graph.items, 0) : space_of_tree(graph.tree, graph.items, 0)};
+  std::vector<SearchSpace> spaces{line ? space_of_line(graph.groups, 0) : space_of_tree(graph.tree, graph.groups, 0)};
   find_shapes(graph.small.graph, spaces.front());
   return spaces;
 }
@@ -40,7 +40,7 @@ void search_over(const PlanRequest& request, bool line, Deadline& deadline, Cand
     search_spaces(small, spaces_of(graph, line), {}, deadline, small_found);
     if (updates_matter(small, small_found.min_step()))
       search_spaces(small, spaces_of(graph, line), {.counts_updates = true}, deadline, small_found);
-    const bool is_exact = graph.small.members.size() == make_items(*request.graph).nodes.size();
+    const bool is_exact = graph.small.members.size() == group_nodes(*request.graph).nodes.size();
     for (const PlanCandidate& candidate :
          small_found.best(is_exact ? std::numeric_limits<size_t>::max() : kMaxExpanded))
       add_expanded(request, graph.small, candidate.assignment, found);
@@ -65,14 +65,15 @@ Result<PlanAnswer> search(const PlanRequest& request, bool line) {
 size_t parts_for(const ir::Cluster& cluster) { return std::clamp(cluster.devices.size(), kFewestParts, kMaxParts); }
 
 SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
-  const Items items = make_items(graph);
+  const NodeGroups groups = group_nodes(graph);
   SearchGraph result;
-  const bool is_small = items.nodes.size() <= kMaxItems && items.nodes.size() <= 4 * parts;
-  result.small = contract(graph, is_small ? items.nodes : coarsen(graph, items, {.parts = static_cast<double>(parts)}));
-  result.items = make_items(result.small.graph);
-  std::optional<SpTree> tree = decompose(result.items.graph);
-  if (!tree) tree = make_series_parallel(result.items.graph, result.items.weight);
-  result.tree = in_lanes(*tree, kMaxLanes, result.items.weight);
+  const bool is_small = groups.nodes.size() <= kMaxGroups && groups.nodes.size() <= 4 * parts;
+  result.small =
+      contract(graph, is_small ? groups.nodes : coarsen(graph, groups, {.parts = static_cast<double>(parts)}));
+  result.groups = group_nodes(result.small.graph);
+  std::optional<SpTree> tree = decompose(result.groups.graph);
+  if (!tree) tree = make_series_parallel(result.groups.graph, result.groups.weight);
+  result.tree = in_lanes(*tree, kMaxLanes, result.groups.weight);
   return result;
 }
 

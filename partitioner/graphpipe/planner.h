@@ -1,6 +1,6 @@
 #pragma once
 // The planners that search a space of stages (search_space.h): GraphPipe's over the series-parallel graph, and the same
-// over one line of nodes, which is what planners that know only chains see. Graphs of more than 400 items, or of more
+// over one line of nodes, which is what planners that know only chains see. Graphs of more than 400 groups, or of more
 // than four times the parts that pay off, are contracted first.
 
 #include "partitioner/candidates.h"
@@ -16,13 +16,13 @@ Result<PlanAnswer> plan_graphpipe(const PlanRequest& request);
 /// The best cut of one line of nodes into stages with replicas.
 Result<PlanAnswer> plan_sequential(const PlanRequest& request);
 
-/// What searches see of a graph: itself, with items as nodes, or a contraction of it.
+/// What searches see of a graph: itself, with groups as nodes, or a contraction of it.
 struct SearchGraph {
   CoarseGraph small;
-  Items items;  // of small.graph
-  SpTree tree;  // of the items
+  NodeGroups groups;  // of small.graph
+  SpTree tree;        // of the groups
 };
-/// Contracts a graph of more than 400 items, or of more than 4 * parts, to about `parts` sets.
+/// Contracts a graph of more than 400 groups, or of more than 4 * parts, to about `parts` sets.
 SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts);
 /// The parts that pay off on so many devices: one each, from 128 to 512.
 size_t parts_for(const ir::Cluster& cluster);

@@ -17,7 +17,7 @@ using ir::PlanNodeId;
 
 class TreeSpace {
  public:
-  TreeSpace(const Items& items, double smallest) : items_(items), smallest_(smallest) {}
+  TreeSpace(const NodeGroups& groups, double smallest) : groups_(groups), smallest_(smallest) {}
 
   SearchSpace run(const SpTree& tree) {
     chain_of(tree);
@@ -27,14 +27,14 @@ class TreeSpace {
  private:
   double weight_of(const SpTree& tree) const {
     double weight = 0;
-    for (size_t item : tree.items()) weight += items_.weight[item];
+    for (size_t group : tree.vertices()) weight += groups_.weight[group];
     return weight;
   }
 
   SearchElement whole(const SpTree& tree) const {
     SearchElement element;
-    for (size_t item : tree.items())
-      element.nodes.insert(element.nodes.end(), items_.nodes[item].begin(), items_.nodes[item].end());
+    for (size_t group : tree.vertices())
+      element.nodes.insert(element.nodes.end(), groups_.nodes[group].begin(), groups_.nodes[group].end());
     std::sort(element.nodes.begin(), element.nodes.end());
     return element;
   }
@@ -69,28 +69,28 @@ class TreeSpace {
     return static_cast<int>(space_.chains.size()) - 1;
   }
 
-  const Items& items_;
+  const NodeGroups& groups_;
   double smallest_;
   SearchSpace space_;
 };
 
-/// A topological order that follows a branch to its end before it starts the next: an item comes as soon as its last
+/// A topological order that follows a branch to its end before it starts the next: a group comes as soon as its last
 /// predecessor has, the most recent first.
-std::vector<size_t> depth_first_order(const ItemGraph& graph) {
-  // With mirrored numbers the lowest of the items that become ready together is the last, and so comes first.
-  const auto mirrored = [&](size_t item) { return static_cast<uint32_t>(graph.size() - 1 - item); };
+std::vector<size_t> depth_first_order(const SuccessorLists& graph) {
+  // With mirrored numbers the lowest of the groups that become ready together is the last, and so comes first.
+  const auto mirrored = [&](size_t group) { return static_cast<uint32_t>(graph.size() - 1 - group); };
   EdgeList edges;
-  for (size_t item = 0; item < graph.size(); ++item)
-    for (auto next = graph[item].rbegin(); next != graph[item].rend(); ++next)
-      edges.emplace_back(mirrored(item), mirrored(*next));
+  for (size_t group = 0; group < graph.size(); ++group)
+    for (auto next = graph[group].rbegin(); next != graph[group].rend(); ++next)
+      edges.emplace_back(mirrored(group), mirrored(*next));
   std::vector<size_t> order;
-  for (const uint32_t item : last_in_first_out_order(graph.size(), edges)) order.push_back(mirrored(item));
+  for (const uint32_t group : last_in_first_out_order(graph.size(), edges)) order.push_back(mirrored(group));
   return order;
 }
 
 }  // namespace
 
-Items make_items(const ir::PlanGraph& graph) {
+NodeGroups group_nodes(const ir::PlanGraph& graph) {
   const size_t count = graph.nodes.size();
   EdgeList edges;
   for (const ir::PlanValue& value : graph.values)
@@ -110,19 +110,19 @@ Items make_items(const ir::PlanGraph& graph) {
   std::vector<uint32_t> roots = topological_order(count, {between.begin(), between.end()});
   std::erase_if(roots, [&](uint32_t node) { return sets.find(node) != node; });
   std::vector<size_t> item_of_root(count, 0);
-  for (size_t item = 0; item < roots.size(); ++item) item_of_root[roots[item]] = item;
-  Items items;
-  items.nodes.resize(roots.size());
-  items.graph.resize(roots.size());
-  items.weight.resize(roots.size(), 0);
+  for (size_t group = 0; group < roots.size(); ++group) item_of_root[roots[group]] = group;
+  NodeGroups groups;
+  groups.nodes.resize(roots.size());
+  groups.graph.resize(roots.size());
+  groups.weight.resize(roots.size(), 0);
   for (size_t i = 0; i < count; ++i) {
-    const size_t item = item_of_root[sets.find(static_cast<uint32_t>(i))];
-    items.nodes[item].push_back(PlanNodeId(i));
-    items.weight[item] += cost::cheapest_seconds_per_sample(graph.nodes[PlanNodeId(i)], graph.batch);
+    const size_t group = item_of_root[sets.find(static_cast<uint32_t>(i))];
+    groups.nodes[group].push_back(PlanNodeId(i));
+    groups.weight[group] += cost::cheapest_seconds_per_sample(graph.nodes[PlanNodeId(i)], graph.batch);
   }
-  for (const auto& [from, to] : between) items.graph[item_of_root[from]].push_back(item_of_root[to]);
-  for (std::vector<size_t>& next : items.graph) std::sort(next.begin(), next.end());
-  return items;
+  for (const auto& [from, to] : between) groups.graph[item_of_root[from]].push_back(item_of_root[to]);
+  for (std::vector<size_t>& next : groups.graph) std::sort(next.begin(), next.end());
+  return groups;
 }
 
 size_t SearchSpace::elements() const {
@@ -131,14 +131,14 @@ size_t SearchSpace::elements() const {
   return count;
 }
 
-SearchSpace space_of_tree(const SpTree& tree, const Items& items, double smallest) {
-  return TreeSpace(items, smallest).run(tree);
+SearchSpace space_of_tree(const SpTree& tree, const NodeGroups& groups, double smallest) {
+  return TreeSpace(groups, smallest).run(tree);
 }
 
-SearchSpace space_of_line(const Items& items, double smallest) {
+SearchSpace space_of_line(const NodeGroups& groups, double smallest) {
   std::vector<SpTree> leaves;
-  for (size_t item : depth_first_order(items.graph)) leaves.push_back(SpTree::leaf(item));
-  return TreeSpace(items, smallest).run(SpTree::series(std::move(leaves)));
+  for (size_t group : depth_first_order(groups.graph)) leaves.push_back(SpTree::leaf(group));
+  return TreeSpace(groups, smallest).run(SpTree::series(std::move(leaves)));
 }
 
 }  // namespace graphpipe::partitioner

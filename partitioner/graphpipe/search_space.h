@@ -15,15 +15,15 @@
 
 namespace graphpipe::partitioner {
 
-/// Nodes that stay together: colocated sets as one item, all else alone; in topological order.
-struct Items {
+/// Nodes that stay together: each colocated set is a group, every other node one of its own; in topological order.
+struct NodeGroups {
   std::vector<std::vector<ir::PlanNodeId>> nodes;
-  ItemGraph graph;
+  SuccessorLists graph;
   /// Cheapest seconds per sample of each.
   std::vector<double> weight;
 };
 /// Colocated sets that would close a cycle take in the nodes on it.
-Items make_items(const ir::PlanGraph& graph);
+NodeGroups group_nodes(const ir::PlanGraph& graph);
 
 struct SearchChain;
 struct SearchElement {
@@ -47,12 +47,12 @@ struct SearchSpace {
   size_t elements() const;
 };
 
-/// The space of a series-parallel tree of the items. Subtrees and neighbours in a chain whose weight together is below
+/// The space of a series-parallel tree of the groups. Subtrees and neighbours in a chain whose weight together is below
 /// `smallest` become one element (0: none do).
-SearchSpace space_of_tree(const SpTree& tree, const Items& items, double smallest);
+SearchSpace space_of_tree(const SpTree& tree, const NodeGroups& groups, double smallest);
 
 /// A tree with at most `lanes` branches side by side: the lightest are put behind each other, so that a stage may take
-/// the end of one and the beginning of the next. One lane is close to a line of all items. `weight` of an item.
+/// the end of one and the beginning of the next. One lane is close to a line of all groups. `weight` of a group.
 SpTree in_lanes(const SpTree& tree, size_t lanes, const std::vector<double>& weight);
 /// The most branches of a parallel part of the tree.
 size_t widest(const SpTree& tree);
@@ -60,7 +60,7 @@ size_t widest(const SpTree& tree);
 /// Sets SearchChain::shape for a space of this graph.
 void find_shapes(const ir::PlanGraph& graph, SearchSpace& space);
 
-/// All items in one chain, depth first, so that branches follow each other.
-SearchSpace space_of_line(const Items& items, double smallest);
+/// All groups in one chain, depth first, so that branches follow each other.
+SearchSpace space_of_line(const NodeGroups& groups, double smallest);
 
 }  // namespace graphpipe::partitioner

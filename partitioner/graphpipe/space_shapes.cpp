@@ -123,7 +123,7 @@ class Describer {
 
 double weight_of(const SpTree& tree, const std::vector<double>& weight) {
   double sum = 0;
-  for (size_t item : tree.items()) sum += weight[item];
+  for (size_t item : tree.vertices()) sum += weight[item];
   return sum;
 }
 

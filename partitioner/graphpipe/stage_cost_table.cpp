@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -15,7 +16,7 @@ using ir::PlanValueId;
 
 int64_t item_size(int64_t micro_batch, size_t replicas) {
   const int64_t d = static_cast<int64_t>(replicas);
-  return (micro_batch + d - 1) / d;
+  return ceil_div(micro_batch, d);
 }
 
 constexpr size_t kManyCounts = 32;
@@ -203,11 +204,7 @@ void StageEvaluator::add_trained(const ir::WeightGroup& weights) {
   trainable_bytes_ += static_cast<double>(weights.bytes.count);
   for (const size_t copies : {1, 2}) {
     cost::UpdateWork& work = copies == 1 ? update_alone_ : update_of_replica_;
-    const auto bytes = static_cast<double>(ir::updated_bytes(weights, copies, graph_.batch).count);
-    ++work.tensors;
-    work.bytes += bytes;
-    work.traffic += weights.update_passes * bytes;
-    work.flops += weights.update_flops;
+    work.add(weights, ir::updated_bytes(weights, copies, graph_.batch));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "cost/update_time.h"
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::partitioner {
 
@@ -31,7 +32,7 @@ struct StageOption {
 
   double memory(int64_t samples_in_flight) const {
     const int64_t samples = std::max(samples_in_flight, fewest_in_flight);
-    const int64_t items = (samples + flight.micro_batch - 1) / flight.micro_batch;
+    const int64_t items = ceil_div(samples, flight.micro_batch);
     return fixed_bytes + static_cast<double>(items) * item_bytes;
   }
 };

@@ -276,15 +276,15 @@ void search_unequal_devices(const PlanRequest& request, Deadline& deadline, Cand
   size_t bunch = 1;
   while (states_of(classes, bunch) > kMaxStates) bunch *= 2;
   const double parts = std::clamp(std::sqrt(8 * kMaxPairs) / states_of(classes, bunch), kFewestElements, kMaxElements);
-  const Items items = make_items(*request.graph);
-  const bool is_small = static_cast<double>(items.nodes.size()) <= parts;
+  const NodeGroups groups = group_nodes(*request.graph);
+  const bool is_small = static_cast<double>(groups.nodes.size()) <= parts;
   const CoarseGraph small =
-      contract(*request.graph, is_small ? items.nodes : coarsen(*request.graph, items, {.parts = parts}));
+      contract(*request.graph, is_small ? groups.nodes : coarsen(*request.graph, groups, {.parts = parts}));
   PlanRequest narrow = request;
   narrow.graph = &small.graph;
   Candidates found_here(narrow);
   // Two lines: one follows each branch to its end, the other the order of the node numbers.
-  const SearchSpace depth_first = space_of_line(make_items(small.graph), 0);
+  const SearchSpace depth_first = space_of_line(group_nodes(small.graph), 0);
   SearchChain numbered;
   for (const ir::PlanNodeId node : small.graph.node_ids())
     numbered.elements.push_back({.nodes = {node}, .branches = {}});

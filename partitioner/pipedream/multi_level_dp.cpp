@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -86,7 +87,7 @@ bool MultiLevelDp::fits(size_t level, size_t from, size_t to, int used, int repl
   if (limits_.model.copies == CopiesRule::kNone || !std::isfinite(limits_.memory)) return true;
   const bool own = limits_.model.copies == CopiesRule::kFrom;
   const int devices = limits_.levels[level].count - used + (own ? replicas : 0);
-  const int copies = (devices + replicas - 1) / replicas;
+  const int copies = ceil_div(devices, replicas);
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 

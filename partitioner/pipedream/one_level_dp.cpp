@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "partitioner/pipedream/fewest_devices.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -27,7 +28,7 @@ int OneLevelDp::needed(double seconds, double most) const {
 
 bool OneLevelDp::fits(size_t from, size_t to, int used, int replicas) const {
   const int devices = limits_.devices - used + (limits_.model.copies == CopiesRule::kFrom ? replicas : 0);
-  const int copies = (devices + replicas - 1) / replicas;
+  const int copies = ceil_div(devices, replicas);
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -153,7 +154,7 @@ class PiperDp {
     if (it != replicas.begin()) beyond_ = std::min(beyond_, std::max(least / *(it - 1), limit_ * (1 + kSame)));
     for (; it != replicas.end() && *it <= most; ++it) {
       const int d = *it;
-      const int64_t items = (int64_t{after.replicas} + d + d - 1) / d;
+      const int64_t items = ceil_div(int64_t{after.replicas} + d, d);
       const double seconds = stage_seconds(from, to, degree, d, items, sums);
       if (seconds > limit_) {
         beyond_ = std::min(beyond_, seconds);
@@ -271,8 +272,8 @@ double price_piper_pipeline(const PiperCosts& costs, std::vector<PiperStageChoic
     replicas += stage->replicas;
     const int degree = costs.degree_index(stage->degree);
     if (degree < 0) return kInfinity;
-    VariantChoice choice = costs.choose(stage->layers, static_cast<size_t>(degree), stage->replicas,
-                                        (replicas + stage->replicas - 1) / stage->replicas);
+    VariantChoice choice =
+        costs.choose(stage->layers, static_cast<size_t>(degree), stage->replicas, ceil_div(replicas, stage->replicas));
     slowest = std::max(slowest, choice.seconds);
     stage->variants = std::move(choice.variants);
   }

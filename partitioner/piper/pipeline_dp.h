@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 #include "partitioner/piper/cost_model.h"
 #include "support/units.h"
 

@@ -5,7 +5,7 @@
 
 #include "partitioner/baselines/equal_split.h"
 #include "partitioner/cost_models/plan_price.h"
-#include "partitioner/graph/lattice_within.h"
+#include "partitioner/graph/bounded_lattice.h"
 #include "partitioner/piper/pipeline_dp.h"
 #include "support/deadline.h"
 #include "support/units.h"
@@ -124,7 +124,7 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   const std::optional<Lattice> prefixes = Lattice::enumerate(line, {.max_bytes = request.memory_budget, .stop = stop});
   PiperDpResult found;
   if (prefixes) found = search_piper(costs, *prefixes, stop);
-  const std::optional<Lattice> lattice = lattice_within(costs.dag(), request.memory_budget, cut, stop);
+  const std::optional<Lattice> lattice = bounded_lattice(costs.dag(), request.memory_budget, cut, stop);
   is_listed = lattice.has_value();
   if (lattice) found = search_piper(costs, *lattice, stop, std::move(found));
   // Nothing found proves that nothing fits only where all was looked at.

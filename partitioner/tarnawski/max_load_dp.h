@@ -15,7 +15,7 @@
 #include <functional>
 #include <limits>
 
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "support/units.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "partitioner/cost_models/plan_price.h"
-#include "partitioner/graph/lattice_within.h"
+#include "partitioner/graph/bounded_lattice.h"
 #include "partitioner/tarnawski/max_load_dp.h"
 #include "partitioner/tarnawski/non_contiguous.h"
 #include "support/deadline.h"
@@ -87,7 +87,7 @@ Found search(const UnitRequest& request, const MaxLoadGraph& graph, const MaxLoa
   if (request.has("W4") || request.has("linear")) return found;
   found.is_proof = false;
   const auto cut = [&](std::span<const uint64_t> bits) { return crossing_seconds(graph, bits); };
-  const std::optional<Lattice> lattice = lattice_within(dag, request.memory_budget, cut, options.stop);
+  const std::optional<Lattice> lattice = bounded_lattice(dag, request.memory_budget, cut, options.stop);
   if (!lattice) {
     found.result.complete = false;
     return found;

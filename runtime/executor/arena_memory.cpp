@@ -5,14 +5,14 @@
 
 #include <algorithm>
 
+#include "support/integer_math.h"
+
 namespace graphpipe::runtime {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 /// Below this size, the unused part of a 2 MiB page costs more than the TLB misses it saves.
 constexpr int64_t kMinForHugePages = 4 * kHugePage;
-
-int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// Pre-faults the pages, so that steps take no page faults.
 void touch(std::byte* data, int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cost/lower_bound.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::scheduler {
@@ -59,7 +60,7 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
     const ir::StageChoice& above = graph.stages[edge.from].choice;
     const int64_t at_once = above.samples_of_turns();
     const int64_t wanted = std::max<int64_t>(1, min_item(graph, graph.stages[edge.to].choice));
-    const double items = static_cast<double>((wanted + at_once - 1) / at_once);
+    const double items = static_cast<double>(ceil_div(wanted, at_once));
     const ItemTime& time = times[edge.from];
     const double latency = min_latency(graph, cluster, edge);
     ways[edge.to].head = std::max(ways[edge.to].head, ways[edge.from].head + items * time.forward + latency);

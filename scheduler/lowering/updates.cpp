@@ -6,6 +6,7 @@
 
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/lowering/trained_replicas.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -19,7 +20,7 @@ class Updater {
         rule_(rule),
         reduces_(reduces),
         batch_(batch),
-        items_left_(static_cast<size_t>((batch + rule.update - 1) / rule.update)) {}
+        items_left_(static_cast<size_t>(ceil_div(batch, rule.update))) {}
 
   int32_t version_of(const Action& action) const {
     const int64_t seen = std::max<int64_t>(0, action.range.first - rule_.lag);
@@ -105,7 +106,7 @@ void join_groups(const StageGraph& graph, IdMap<StageId, UpdateRule>& rules) {
     found->second.update = std::lcm(found->second.update, rules[stage].update);
     found->second.lag = std::max(found->second.lag, rules[stage].lag);
   }
-  for (auto& [group, rule] : joined) rule.lag = (rule.lag + rule.update - 1) / rule.update * rule.update;
+  for (auto& [group, rule] : joined) rule.lag = round_up(rule.lag, rule.update);
   for (const StageId stage : graph.stage_ids())
     if (groups[stage] >= 0) rules[stage] = joined.at(groups[stage]);
 }

@@ -8,6 +8,7 @@
 
 #include "cost/memory.h"
 #include "scheduler/memory/program_items.h"
+#include "support/integer_math.h"
 #include "support/offsets.h"
 
 namespace graphpipe::scheduler {
@@ -173,7 +174,7 @@ std::vector<Bytes> arenas_of(const StageGraph& graph, const Schedule& schedule, 
   std::vector<Bytes> arenas;
   for (const std::vector<TimedBuffer>& step : steps) {
     const int64_t height = plan_offsets(step, kStepOffsets).height.count;
-    arenas.emplace_back(((height + kPage - 1) / kPage + 1) * kPage);
+    arenas.emplace_back((ceil_div(height, kPage) + 1) * kPage);
   }
   return arenas;
 }

@@ -10,11 +10,10 @@
 #include "scheduler/lowering/updates.h"
 #include "scheduler/policies/in_flight_rules.h"
 #include "scheduler/policies/policies.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
 namespace {
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 /// The samples after which all stages are at the start of a round.
 Result<int64_t> common_update_round(const StageGraph& graph, std::string_view policy) {

@@ -5,13 +5,10 @@
 
 #include "cost/in_flight.h"
 #include "cost/memory.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
-namespace {
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
+namespace {}  // namespace
 
 double attainable_period(const PolicyRequest& request) {
   const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, request.cluster));
@@ -36,7 +33,7 @@ IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k) {
     for (const StageId reader : graph.successors(stage))
       samples = std::max(samples, numbers[reader].count + std::max(rounds[stage], rounds[reader]));
     const int64_t b = graph.stages[stage].choice.micro_batch.count;
-    numbers[stage] = Samples(divide_up(samples, b) * b);
+    numbers[stage] = Samples(round_up(samples, b));
   }
   return numbers;
 }
@@ -49,16 +46,16 @@ IdMap<StageId, Samples> replicas_in_flight(const StageGraph& graph) {
     int64_t below = 0;
     for (const StageId reader : graph.successors(stage)) below = std::max(below, numbers[reader].count);
     const int64_t b = choice.micro_batch.count;
-    numbers[stage] = Samples(choice.samples_of_turns() + divide_up(below, b) * b);
+    numbers[stage] = Samples(choice.samples_of_turns() + round_up(below, b));
   }
   return numbers;
 }
 
 int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples samples) {
   const ir::StageChoice& choice = graph.stages[stage].choice;
-  const int64_t micro_batches = std::max<int64_t>(1, divide_up(samples.count, choice.micro_batch.count));
+  const int64_t micro_batches = std::max<int64_t>(1, ceil_div(samples.count, choice.micro_batch.count));
   if (choice.mode == ir::ReplicaMode::kSplit) return micro_batches;
-  return divide_up(micro_batches, static_cast<int64_t>(choice.devices.size()));
+  return ceil_div(micro_batches, static_cast<int64_t>(choice.devices.size()));
 }
 
 }  // namespace graphpipe::scheduler

@@ -7,6 +7,7 @@
 #include "cost/memory.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/simulate.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
 namespace {
@@ -27,7 +28,7 @@ IdMap<StageId, Samples> without_deadlock(const StageGraph& graph, IdMap<StageId,
     const int64_t b = graph.stages[stage].choice.micro_batch.count, round = round_of(graph.stages[stage]);
     for (const StageId reader : graph.successors(stage)) {
       const int64_t least = numbers[reader].count + round - std::gcd(round, round_of(graph.stages[reader]));
-      numbers[stage] = std::max(numbers[stage], Samples((least + b - 1) / b * b));
+      numbers[stage] = std::max(numbers[stage], Samples(round_up(least, b)));
     }
   }
   return numbers;

@@ -211,7 +211,7 @@ TEST_CASE("equal branches have equal shapes, different ones do not") {
     std::vector<tests::NodePrice> prices(8, {.seconds = 1});
     prices[6].seconds = last_seconds;
     const ir::PlanGraph graph = tests::plan_graph({{}, {0}, {1}, {0}, {3}, {0}, {5}, {2, 4, 6}}, prices, Samples(8));
-    const Items items = make_items(graph);
+    const NodeGroups items = group_nodes(graph);
     SearchSpace space = space_of_tree(*decompose(items.graph), items, 0);
     find_shapes(graph, space);
     std::vector<int> found;

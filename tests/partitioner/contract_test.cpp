@@ -30,7 +30,7 @@ TEST_CASE("coarsening keeps every node once, closes no cycle, and stops at its l
     CAPTURE(seed);
     ir::PlanGraph graph = tests::random_dag(seed, 30, 3, Samples(8));
     graph.nodes[PlanNodeId(9u)].scope = ir::SampleScope::kMicroBatch;
-    const Items items = make_items(graph);
+    const NodeGroups items = group_nodes(graph);
     const NodeSets sets = coarsen(graph, items, {.parts = 6});
     std::vector<int> seen(graph.nodes.size(), 0);
     for (const auto& set : sets) {
@@ -49,7 +49,7 @@ TEST_CASE("a plan of the contracted graph costs what the plan costs that it stan
   for (uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = tests::random_sp_graph(seed, 24, Samples(8));
-    const CoarseGraph small = contract(graph, coarsen(graph, make_items(graph), {.parts = 8}));
+    const CoarseGraph small = contract(graph, coarsen(graph, group_nodes(graph), {.parts = 8}));
     REQUIRE(small.graph.nodes.size() < graph.nodes.size());
     REQUIRE(small.graph.nodes.size() >= 2);
     ir::Assignment coarse = two_stages(small.graph.nodes.size());
@@ -70,7 +70,7 @@ TEST_CASE("boundaries between stages stay fine, their insides do not") {
   const ir::PlanGraph graph = tests::chain_graph(40, {}, Samples(8));
   IdMap<PlanNodeId, StageId> stage_of;
   for (size_t i = 0; i < 40; ++i) stage_of.push_back(StageId(i / 20));
-  const NodeSets sets = coarsen(graph, make_items(graph), {.parts = 4, .stage_of = &stage_of});
+  const NodeSets sets = coarsen(graph, group_nodes(graph), {.parts = 4, .stage_of = &stage_of});
   CHECK(sets.size() < 16);
   for (const auto& set : sets) {
     for (PlanNodeId node : set) CHECK(stage_of[node] == stage_of[set.front()]);
@@ -85,5 +85,5 @@ TEST_CASE("many light branches side by side become few") {
     predecessors[201].push_back(i);
   }
   const ir::PlanGraph graph = tests::plan_graph(predecessors, {{.seconds = 1}}, Samples(8));
-  CHECK(coarsen(graph, make_items(graph), {.parts = 20}).size() < 50);
+  CHECK(coarsen(graph, group_nodes(graph), {.parts = 20}).size() < 50);
 }

@@ -10,17 +10,17 @@ using namespace graphpipe::partitioner;
 
 namespace {
 
-ItemGraph item_graph(const std::vector<std::vector<size_t>>& predecessors) {
-  ItemGraph graph(predecessors.size());
+SuccessorLists item_graph(const std::vector<std::vector<size_t>>& predecessors) {
+  SuccessorLists graph(predecessors.size());
   for (size_t i = 0; i < predecessors.size(); ++i)
     for (size_t p : predecessors[i]) graph[p].push_back(i);
   return graph;
 }
 
 /// The graph that a tree stands for: in a series the last items of a part feed the first of the next.
-void compose(const SpTree& tree, ItemGraph& graph, std::vector<size_t>& first, std::vector<size_t>& last) {
+void compose(const SpTree& tree, SuccessorLists& graph, std::vector<size_t>& first, std::vector<size_t>& last) {
   if (tree.kind == SpTree::Kind::kLeaf) {
-    first = last = {tree.item};
+    first = last = {tree.vertex};
     return;
   }
   std::vector<size_t> previous;
@@ -39,8 +39,8 @@ void compose(const SpTree& tree, ItemGraph& graph, std::vector<size_t>& first, s
   }
 }
 
-ItemGraph composed(const SpTree& tree, size_t items) {
-  ItemGraph graph(items);
+SuccessorLists composed(const SpTree& tree, size_t items) {
+  SuccessorLists graph(items);
   std::vector<size_t> first, last;
   compose(tree, graph, first, last);
   for (auto& successors : graph) std::sort(successors.begin(), successors.end());
@@ -53,7 +53,7 @@ bool is_canonical(const SpTree& tree) {
   for (size_t i = 0; i < tree.children.size(); ++i) {
     const SpTree& child = tree.children[i];
     if (child.kind == tree.kind || !is_canonical(child)) return false;
-    if (tree.kind == SpTree::Kind::kParallel && i > 0 && child.lowest_item() < tree.children[i - 1].lowest_item())
+    if (tree.kind == SpTree::Kind::kParallel && i > 0 && child.lowest_vertex() < tree.children[i - 1].lowest_vertex())
       return false;
   }
   return true;
@@ -66,14 +66,14 @@ TEST_CASE("decompose, compose: the transitive reduction comes back, and the same
     CAPTURE(seed);
     tests::Dice dice(seed);
     const size_t nodes = 2 + dice.below(20);
-    const ItemGraph graph = item_graph(tests::random_sp_edges(dice, nodes));
+    const SuccessorLists graph = item_graph(tests::random_sp_edges(dice, nodes));
     const auto tree = decompose(graph);
     REQUIRE(tree);
     CHECK(is_canonical(*tree));
-    const ItemGraph again = composed(*tree, nodes);
+    const SuccessorLists again = composed(*tree, nodes);
     CHECK(again == transitive_reduction(graph));
     CHECK(decompose(again) == tree);
-    std::vector<size_t> items = tree->items();
+    std::vector<size_t> items = tree->vertices();
     std::sort(items.begin(), items.end());
     for (size_t i = 0; i < nodes; ++i) CHECK(items[i] == i);
   }
@@ -84,7 +84,7 @@ TEST_CASE("the fast and the slow decomposition agree on every DAG, refusals incl
   for (uint64_t seed = 0; seed < 600; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    ItemGraph graph(1 + dice.below(9));
+    SuccessorLists graph(1 + dice.below(9));
     for (size_t to = 1; to < graph.size(); ++to)
       for (size_t from = 0; from < to; ++from)
         if (dice.below(4) == 0) graph[from].push_back(to);
@@ -100,19 +100,19 @@ TEST_CASE("the fast and the slow decomposition agree on every DAG, refusals incl
 }
 
 TEST_CASE("residual edges vanish; the N shape is refused") {
-  CHECK(decompose(ItemGraph{{1, 2, 3}, {2}, {3}, {}})->str() == "(0;1;2;3)");
-  CHECK(decompose(ItemGraph{{1, 2}, {3}, {3}, {}})->str() == "(0;(1|2);3)");
-  CHECK(decompose(ItemGraph{{1, 2}, {}, {}})->str() == "(0;(1|2))");
-  CHECK(decompose(ItemGraph{{}, {}})->str() == "(0|1)");
-  CHECK(decompose(ItemGraph{{2, 3}, {2, 3}, {}, {}})->str() == "((0|1);(2|3))");
-  CHECK_FALSE(decompose(ItemGraph{{2, 3}, {3}, {}, {}}));
+  CHECK(decompose(SuccessorLists{{1, 2, 3}, {2}, {3}, {}})->str() == "(0;1;2;3)");
+  CHECK(decompose(SuccessorLists{{1, 2}, {3}, {3}, {}})->str() == "(0;(1|2);3)");
+  CHECK(decompose(SuccessorLists{{1, 2}, {}, {}})->str() == "(0;(1|2))");
+  CHECK(decompose(SuccessorLists{{}, {}})->str() == "(0|1)");
+  CHECK(decompose(SuccessorLists{{2, 3}, {2, 3}, {}, {}})->str() == "((0|1);(2|3))");
+  CHECK_FALSE(decompose(SuccessorLists{{2, 3}, {3}, {}, {}}));
 }
 
 TEST_CASE("any DAG gets a tree that keeps its order; one that is series-parallel keeps its tree") {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);
-    ItemGraph graph(2 + dice.below(12));
+    SuccessorLists graph(2 + dice.below(12));
     for (size_t to = 1; to < graph.size(); ++to)
       for (size_t from = 0; from < to; ++from)
         if (dice.below(3) == 0) graph[from].push_back(to);
@@ -122,9 +122,9 @@ TEST_CASE("any DAG gets a tree that keeps its order; one that is series-parallel
     CHECK(is_canonical(tree));
     if (const auto exact = decompose(graph)) CHECK(tree.str() == exact->str());
     // Every edge of the graph is a path of the tree's graph.
-    ItemGraph with_tree = composed(tree, graph.size());
+    SuccessorLists with_tree = composed(tree, graph.size());
     std::vector<size_t> position(graph.size());
-    const std::vector<size_t> order = tree.items();
+    const std::vector<size_t> order = tree.vertices();
     for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
     for (size_t from = 0; from < graph.size(); ++from)
       for (size_t to : graph[from]) CHECK(position[from] < position[to]);

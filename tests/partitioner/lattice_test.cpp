@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 #include "tests/support/random_layers.h"
 
 namespace graphpipe::partitioner {

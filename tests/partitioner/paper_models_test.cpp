@@ -15,7 +15,7 @@ using namespace graphpipe::partitioner;
 TEST_CASE("the models of GraphPipe's evaluation are sound and series-parallel") {
   for (const ir::PlanGraph& graph : {tests::mmt(64, 2, 2), tests::dlrm(64), tests::candle_uno(64)}) {
     CHECK(verify_plan_graph(graph).ok());
-    CHECK(decompose(make_items(graph).graph).has_value());
+    CHECK(decompose(group_nodes(graph).graph).has_value());
   }
 }
 

@@ -30,7 +30,7 @@ Mask mask_of(const std::vector<PlanNodeId>& nodes) {
 
 Mask mask_of(const SpTree& tree) {
   Mask mask = 0;
-  for (size_t item : tree.items()) mask |= Mask{1} << item;
+  for (size_t item : tree.vertices()) mask |= Mask{1} << item;
   return mask;
 }
 
@@ -177,7 +177,7 @@ ir::Cluster small_cluster(int devices, double bandwidth = 4) {
   return cluster;
 }
 
-SpTree tree_of(const ir::PlanGraph& graph) { return *decompose(make_items(graph).graph); }
+SpTree tree_of(const ir::PlanGraph& graph) { return *decompose(group_nodes(graph).graph); }
 
 }  // namespace
 
@@ -211,7 +211,7 @@ TEST_CASE("with memory, a probe says yes exactly where brute force finds a plan 
     const Samples size(1 + static_cast<int64_t>(seed % 2));
     std::set<Mask> stages;
     legal_stages(tree_of(graph), stages);
-    const Items items = make_items(graph);
+    const NodeGroups items = group_nodes(graph);
     const SearchSpace space = space_of_tree(tree_of(graph), items, 0);
     for (int64_t memory : {40, 80, 120, 200}) {
       CAPTURE(memory);
@@ -239,7 +239,7 @@ TEST_CASE("sequential finds the best cut of its line") {
     ir::PlanGraph graph = tests::random_dag(seed, 4 + seed % 6, 3, Samples(4));
     if (seed % 2 == 1) graph = tests::with_batch_nodes(std::move(graph), seed);
     const ir::Cluster cluster = small_cluster(3);
-    const SearchSpace line = space_of_line(make_items(graph), 0);
+    const SearchSpace line = space_of_line(group_nodes(graph), 0);
     std::set<Mask> stages;
     const auto& elements = line.chains.back().elements;
     for (size_t first = 0; first < elements.size(); ++first) {

@@ -69,7 +69,7 @@ TEST_CASE("on two long branches, where all sums of stages differ, what a probe w
     prices.push_back({.seconds = seconds(random), .bytes = 1000, .weight_bytes = 1000});
   const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
   ir::Cluster cluster = ir::equal_devices(8);
-  const Items items = make_items(graph);
+  const NodeGroups items = group_nodes(graph);
   const SearchSpace space = space_of_tree(decompose(items.graph).value(), items, 0);
   REQUIRE(space.elements() > 20);  // turnarounds are rounded
   StageEvaluator evaluator(graph, cluster, Samples(4), 1, 8);

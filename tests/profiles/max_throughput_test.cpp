@@ -4,7 +4,7 @@
 
 #include "files/dnn_partitioning_profile.h"
 #include "partitioner/cost_models/plan_price.h"
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 #include "partitioner/tarnawski/max_load_graph.h"
 #include "partitioner/tarnawski/planner.h"
 #include "tests/profiles/shared_profiles.h"

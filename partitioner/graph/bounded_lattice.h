@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,8 +14,8 @@ std::vector<uint32_t> lattice_order(const Dag& dag);
 /// All downsets where they fit into `bytes`; else those of each size with the smallest `cut` (of the layers in the set)
 /// and all prefixes of one order. Nothing where `stop` ended it,
 /// or not even these fit.
-std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
-                                      const std::function<double(std::span<const uint64_t>)>& cut,
-                                      const std::function<bool()>& stop);
+std::optional<Lattice> bounded_lattice(const Dag& dag, double bytes,
+                                       const std::function<double(std::span<const uint64_t>)>& cut,
+                                       const std::function<bool()>& stop);
 
 }  // namespace graphpipe::partitioner

@@ -1,4 +1,4 @@
-#include "partitioner/graph/lattice_within.h"
+#include "partitioner/graph/bounded_lattice.h"
 
 #include <algorithm>
 
@@ -15,9 +15,9 @@ constexpr size_t kMaxInBeam = 8'000;
 
 std::vector<uint32_t> lattice_order(const Dag& dag) { return last_in_first_out_order(dag.size(), dag.edges()); }
 
-std::optional<Lattice> lattice_within(const Dag& dag, double bytes,
-                                      const std::function<double(std::span<const uint64_t>)>& cut,
-                                      const std::function<bool()>& stop) {
+std::optional<Lattice> bounded_lattice(const Dag& dag, double bytes,
+                                       const std::function<double(std::span<const uint64_t>)>& cut,
+                                       const std::function<bool()>& stop) {
   // Per set: its bits, the steps to its neighbours, what a search keeps for it.
   const double bytes_per_set = static_cast<double>(dag.size()) / 8 + 250;
   const auto max_sets = static_cast<size_t>(std::clamp(bytes / bytes_per_set, 200.0, kMaxSets));

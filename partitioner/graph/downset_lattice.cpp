@@ -1,4 +1,4 @@
-#include "partitioner/graph/ideals.h"
+#include "partitioner/graph/downset_lattice.h"
 
 #include <algorithm>
 #include <numeric>
