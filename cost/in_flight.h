@@ -16,7 +16,7 @@
 // and rounds that differ it is GraphPipe's n(s) = max over j of ceil_b(n(j) + max(r(s), r(j))).
 //
 // Example: a feeds b, each 2 s a sample forward and backward, b = k = 1, T = 2 s. b: reach 1, n = 1, turnaround 1.
-// a: reach 1 + 1 = 2, n = 2. With hops of 1 s its reach is 2.5 and n = 3.
+// a: reach 1 + 1 = 2, n = 2. With messages of 0.5 s each way its reach is 2.5 and n = 3.
 
 #include <span>
 #include <vector>

@@ -23,7 +23,7 @@ struct PlanBound {
   double work = 0;           // seconds per sample: all work over all devices
   double largest_node = 0;   // seconds per sample: the largest node at its best replica count
   double critical_path = 0;  // seconds: the longest forward and input-gradient path of one sample
-  double updates = 0;        // seconds: those of all weights, once, over all devices; of devices of one kind
+  double updates = 0;        // seconds: one update of all weights over all devices; 0 where they are of several kinds
   /// GraphPipe's objective: seconds per sample.
   double time_per_sample() const { return std::max(work, largest_node); }
   double step(Samples batch) const {

@@ -10,14 +10,14 @@
 
 namespace graphpipe::ir {
 
-/// For each node the number of its strongly connected part, from 0.
+/// For each node the number of its strongly connected component, from 0.
 std::vector<uint32_t> strongly_connected_components(size_t nodes, const EdgeList& edges);
 
 /// Joins sets of nodes that lie on a cycle of edges between sets: what is left between them is acyclic.
 void join_cycles(const EdgeList& edges, UnionFind<>& sets);
 
-/// For each edge, read without direction, the number of its biconnected part, from 0. Edges between the same two nodes
-/// are in one part. Needs: no edge from a node to itself.
+/// For each edge, read without direction, the number of its biconnected component, from 0. Edges between the same two
+/// nodes are in one part. Needs: no edge from a node to itself.
 std::vector<uint32_t> biconnected_components(size_t nodes, const EdgeList& edges);
 
 }  // namespace graphpipe::ir

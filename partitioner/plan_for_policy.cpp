@@ -40,7 +40,7 @@ class PolicySearch {
       PlanRequest bounded = request_;
       bounded.flows = needs_.flows;
       set_own_objectives(bounded, answer);
-      plans.multi_stage = best_of_several_stages(request_, watch_, answer);
+      plans.multi_stage = best_multi_stage(request_, watch_, answer);
     }
     plans.answer = std::move(answer);
     if (!needs_.takes_turns) return plans;

@@ -29,7 +29,7 @@ struct PolicyNeeds {
 struct PlansForPolicy {
   /// Replicas take turns where the policy lets them.
   PlanAnswer answer;
-  /// Where `auto` chose one stage with replicas: the best plan of several stages (best_of_several_stages).
+  /// Where `auto` chose one stage with replicas: the best plan of several stages (best_multi_stage).
   std::optional<ir::Assignment> multi_stage = {};
 };
 

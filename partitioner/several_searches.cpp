@@ -85,8 +85,7 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
   return std::move(*best);
 }
 
-std::optional<ir::Assignment> best_of_several_stages(PlanRequest request, const Stopwatch& watch,
-                                                     const PlanAnswer& answer) {
+std::optional<ir::Assignment> best_multi_stage(PlanRequest request, const Stopwatch& watch, const PlanAnswer& answer) {
   const auto& chosen = answer.candidates.front().assignment.choice;
   if (chosen.size() != 1 || chosen[ir::StageId(0u)].devices.size() < 2 || request.stages) return std::nullopt;
   const auto known = std::ranges::find_if(answer.candidates, has_several_stages);

@@ -25,7 +25,6 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
 
 /// Where the answer is plain data parallelism and the request leaves the number of stages open: the best plan of
 /// several stages among its candidates; where they are all of one stage, GraphPipe's own. Else nothing.
-std::optional<ir::Assignment> best_of_several_stages(PlanRequest request, const Stopwatch& watch,
-                                                     const PlanAnswer& answer);
+std::optional<ir::Assignment> best_multi_stage(PlanRequest request, const Stopwatch& watch, const PlanAnswer& answer);
 
 }  // namespace graphpipe::partitioner

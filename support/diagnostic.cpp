@@ -52,6 +52,8 @@ const CodeRow& row_of(Code code) {
   return *row;
 }
 
+}  // namespace
+
 std::string_view severity_name(Severity severity) {
   switch (severity) {
     case Severity::kError:
@@ -63,8 +65,6 @@ std::string_view severity_name(Severity severity) {
   }
   return "error";
 }
-
-}  // namespace
 
 std::string_view code_name(Code code) { return row_of(code).name; }
 

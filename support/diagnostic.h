@@ -61,6 +61,8 @@ using Diagnostics = std::vector<Diagnostic>;
 
 /// Stable name, for example "unsupported-op".
 std::string_view code_name(Code code);
+/// "error", "warning" or "note".
+std::string_view severity_name(Severity severity);
 /// The code of a name; nothing where there is none.
 std::optional<Code> code_named(std::string_view name);
 /// The process exit code that an error of this code leads to (see wire/exit_codes.h).

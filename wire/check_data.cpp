@@ -87,9 +87,9 @@ void note_wrap(const SampleOrder& order, int64_t steps, Diagnostics& notes) {
 }
 
 Status check_rest(const DataTable& table, int64_t rest, int64_t batch, bool trains) {
-  const std::string found = trains
-                                ? text("--last-batch train trains the last ", rest, " samples of an epoch alone, and ")
-                                : text("the last batch of the evaluation has ", rest, " samples, and ");
+  const std::string found =
+      trains ? text("the last ", rest, " samples of an epoch are a step of their own (--last-batch train), and ")
+             : text("the last batch of the evaluation has ", rest, " samples, and ");
   const std::string hint =
       trains ? "take --last-batch drop, pad or wrap" : text("evaluate a multiple of the batch of ", batch, " samples");
   const auto refusal = [&](const std::string& why) {

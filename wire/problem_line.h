@@ -1,6 +1,5 @@
 #pragma once
-// What ended a program of ours, as one line of its standard output for the launcher: in a run with --json the launcher
-// writes the object that tells of it.
+// What ended a program of ours, as one line of its standard output for the launcher, which tells users of it.
 
 #include <optional>
 #include <string>

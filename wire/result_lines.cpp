@@ -10,18 +10,27 @@
 namespace graphpipe::wire {
 namespace {
 
-std::string number(double value) {
+std::string json_value(double value) {
   if (!std::isfinite(value)) return "null";
   char buffer[40];
   std::snprintf(buffer, sizeof buffer, "%.17g", value);
   return buffer;
 }
-std::string number(int64_t value) { return std::to_string(value); }
+std::string json_value(int64_t value) { return std::to_string(value); }
+
+std::string json_value(const Diagnostic& problem) {
+  const auto field = [](std::string_view name, std::string_view value) {
+    return text("\"", name, "\": ", JsonString::encode_text(value).str());
+  };
+  return text("{", field("code", code_name(problem.code)), ", ", field("severity", severity_name(problem.severity)),
+              ", ", field("origin", problem.origin.raw()), ", ", field("message", problem.message), ", ",
+              field("hint", problem.hint), "}");
+}
 
 template <typename T>
 std::string list(const std::vector<T>& values) {
   std::string out = "[";
-  for (const T& value : values) out += (out.size() > 1 ? ", " : "") + number(value);
+  for (const T& value : values) out += (out.size() > 1 ? ", " : "") + json_value(value);
   return out + "]";
 }
 
@@ -50,8 +59,9 @@ std::string graph_fields(const std::vector<GraphUse>& graphs) {
 
 std::string staleness_fields(const std::optional<Staleness>& staleness) {
   if (!staleness) return "";
-  return ", \"updates\": " + number(staleness->updates) + ", \"staleness_bound\": " + number(staleness->bound) +
-         ", \"largest_staleness\": " + number(staleness->largest) + ", \"mean_staleness\": " + number(staleness->mean);
+  return ", \"updates\": " + json_value(staleness->updates) + ", \"staleness_bound\": " + json_value(staleness->bound) +
+         ", \"largest_staleness\": " + json_value(staleness->largest) +
+         ", \"mean_staleness\": " + json_value(staleness->mean);
 }
 
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -112,7 +122,7 @@ std::string to_json(const RunResult& result) {
          "\", \"transport\": \"" + result.transport + "\"";
   out +=
       ", \"devices\": " + std::to_string(result.devices) + ", \"steps\": " + std::to_string(result.step_seconds.size());
-  out += ", \"first_step\": " + number(result.first_step);
+  out += ", \"first_step\": " + json_value(result.first_step);
   out += ", \"losses\": " + list(result.losses) + ", \"step_seconds\": " + list(result.step_seconds);
   if (!result.gradient_norms.empty()) out += ", \"gradient_norms\": " + list(result.gradient_norms);
   if (!result.loss_scales.empty()) out += ", \"loss_scales\": " + list(result.loss_scales);
@@ -120,7 +130,8 @@ std::string to_json(const RunResult& result) {
   if (!result.eval_steps.empty())
     out += ", \"eval_steps\": " + list(result.eval_steps) + ", \"eval_losses\": " + list(result.eval_losses);
   return out + ", \"peak_bytes\": " + list(result.peak_bytes) + arena_fields(result.arenas) +
-         graph_fields(result.graphs) + staleness_fields(result.staleness) + ", \"diagnostics\": []}\n";
+         graph_fields(result.graphs) + staleness_fields(result.staleness) +
+         ", \"diagnostics\": " + list(result.problems) + "}\n";
 }
 
 std::string step_line(const RunResult& result, int64_t steps) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/diagnostic.h"
+
 namespace graphpipe::wire {
 
 /// The block of memory in which what steps allocate has fixed places.
@@ -65,6 +67,8 @@ struct RunResult {
   std::vector<GraphUse> graphs;
   /// Where a parameter server made the updates; its device is the last one above.
   std::optional<Staleness> staleness;
+  /// What is wrong with the results of a run that ended well.
+  Diagnostics problems;
 };
 
 /// {"schema": "graphpipe.run/1", "tool_version": ..., "complete": true, ..., "losses": [...], ...} and a newline.

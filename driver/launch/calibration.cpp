@@ -95,7 +95,7 @@ Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string
                   {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
                    .origin = ModelText(kCalibrationProgram),
                    .message = text("this machine could not be measured: exit code ", outcome.exit_code),
-                   .hint = "its messages on stderr say why; `--cluster default` plans with documented constants"});
+                   .hint = "what is named beside this says why; `--cluster default` plans with documented constants"});
   return problems;
 }
 

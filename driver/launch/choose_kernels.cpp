@@ -56,7 +56,7 @@ Status choose_kernels(const std::string& folder) {
                   {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
                    .origin = ModelText(folder),
                    .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
-                   .hint = "its messages on stderr say why; GRAPHPIPE_CALIBRATION=default leaves it out"});
+                   .hint = "what is named beside this says why; GRAPHPIPE_CALIBRATION=default leaves it out"});
   return problems;
 }
 

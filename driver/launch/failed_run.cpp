@@ -13,25 +13,24 @@ struct Failure {
   const char* hint;
 };
 
-// Messages of the programs are on standard error too, by us or, from a library or the system, by themselves.
 Failure failure_of(int exit_code) {
   switch (exit_code) {
     case wire::kExitCheckFailed:
-      return {Code::kCheckFailed, "look into the step that its message on stderr names: a smaller --lr, or other data"};
+      return {Code::kCheckFailed, "look into the step that is named beside this: a smaller --lr, or other data"};
     case wire::kExitUsage:
-      return {Code::kUsage, "change the flag that its message on stderr names"};
+      return {Code::kUsage, "change the flag that is named beside this"};
     case wire::kExitInputRefused:
-      return {Code::kBadData, "correct what its message on stderr names: a file, or the samples that a program gave"};
+      return {Code::kBadData, "correct what is named beside this: a file, or the samples that a program gave"};
     case wire::kExitEnvironment:
       return {Code::kEnvironment,
-              "provide what its message on stderr says is missing, such as space on the disk, and start it again"};
+              "provide what is said to be missing beside this, such as space on the disk, and start it again"};
     case wire::kExitPartial:
       return {Code::kInterrupted, "start it again: it was asked to end"};
     case wire::kExitInternal:
-      return {Code::kInternal, "report the message on stderr: it is a defect of GraphPipe"};
+      return {Code::kInternal, "report what is said beside this: it is a defect of GraphPipe"};
     default:
       return {Code::kPeerFailed,
-              "start it again; where the same device fails, look at what its messages on stderr name: the action and "
+              "start it again; where the same device fails, look at what is named beside this: the action and "
               "micro-batch, or the signal, which is 9 where memory ran out"};
   }
 }

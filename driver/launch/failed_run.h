@@ -10,9 +10,9 @@
 namespace graphpipe::driver {
 
 /// Why there is no result of `what` ("the paced run"), which was to run the programs of `place`: the problems
-/// that they named, and how they ended. The first leads to the exit code of their end, or is kInterrupted where this process
-/// was interrupted. A code that no program of ours ends with stands for a device that died: kPeerFailed. Needs: an outcome
-/// whose exit code is not 0.
+/// that they named, and how they ended. The first leads to the exit code of their end, or is kInterrupted where this
+/// process was interrupted. A code that no program of ours ends with stands for a device that died: kPeerFailed. Needs:
+/// an outcome whose exit code is not 0.
 Diagnostics failed_run(const RunOutcome& outcome, std::string_view what, const std::string& place);
 
 }  // namespace graphpipe::driver

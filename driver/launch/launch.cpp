@@ -87,18 +87,29 @@ int outcome_code(const std::vector<Ending>& endings) {
   return first->signal != 0 ? static_cast<int>(wire::kExitPeerFailed) : first->exit_code;
 }
 
-void report_failures(const std::vector<Ending>& endings) {
-  if (interrupted()) return;  // they ended because we asked them to
+// Of the endings that the programs could not tell of.
+Diagnostics unheard_failures(const std::vector<Ending>& endings) {
+  if (interrupted()) return {};  // they ended because we asked them to
+  Diagnostics failures;
+  const auto add = [&](std::string message, std::string hint) {
+    failures.push_back({.code = Code::kPeerFailed, .message = std::move(message), .hint = std::move(hint)});
+  };
   if (std::ranges::any_of(endings, &Ending::was_suspended))
-    std::cerr << "graphpipe: all devices that still ran were suspended (SIGSTOP) for longer than the stall time-out, "
-                 "and were ended\n";
-  for (size_t i = 0; i < endings.size(); ++i)
-    if (endings[i].signal != 0 && !endings[i].stopped_by_us)
-      std::cerr << "graphpipe: device " << i << " was ended by signal "
-                << endings[i].signal
-                // Data and weights are mapped files.
-                << (endings[i].signal == SIGBUS ? ": a file that it was reading was cut short, or its disk failed" : "")
-                << "\n";
+    add("all devices that still ran were suspended (SIGSTOP) for longer than the stall time-out, and were ended",
+        "see who suspended them, or pass a longer --stall-timeout");
+  for (size_t i = 0; i < endings.size(); ++i) {
+    const int signal = endings[i].signal;
+    if (signal == 0 || endings[i].stopped_by_us) continue;
+    const bool is_cut = signal == SIGBUS;  // data and weights are mapped files
+    add(text("device ", i, " was ended by signal ", signal,
+             is_cut ? ": a file that it was reading was cut short, or its disk failed" : ""),
+        is_cut ? "check the files of the run" : "where it is 9, see whether this host's memory ran out");
+  }
+  return failures;
+}
+
+void add_unheard_failures(const std::vector<Ending>& endings, RunOutcome& outcome) {
+  for (Diagnostic& failure : unheard_failures(endings)) outcome.problems.push_back(std::move(failure));
 }
 
 // One process for each of the programs (their paths), in the order of their ranks.
@@ -144,7 +155,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
          run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd,
                        suspended_seconds));
   steps.end();
-  report_failures(endings);
+  add_unheard_failures(endings, outcome);
   // Causes before what they led to, however the lines of the ranks met.
   std::stable_partition(outcome.problems.begin(), outcome.problems.end(),
                         [](const Diagnostic& problem) { return problem.code != Code::kPeerFailed; });
@@ -208,7 +219,7 @@ Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptio
     else outcome.report += std::string(line) + "\n";
   };
   GP_TRY(const std::vector<Ending> endings, run_processes({command}, 5, on_line));
-  report_failures(endings);
+  add_unheard_failures(endings, outcome);
   outcome.exit_code = outcome_code(endings);
   return outcome;
 }

@@ -132,8 +132,8 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 
 }  // namespace
 
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced,
-                                 const ir::Cluster& planned_on, const ir::Cluster& cluster, SearchLine* line) {
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& planned_on,
+                                 const ir::Cluster& cluster, SearchLine* line) {
   partitioner::PlanRequest request;
   request.graph = &priced;
   request.cluster = &planned_on;

@@ -15,13 +15,9 @@
 namespace graphpipe::driver {
 namespace {
 
-std::string_view severity_text(Severity severity) {
-  return severity == Severity::kError ? "error" : severity == Severity::kWarning ? "warning" : "note";
-}
-
 JsonObject to_json(const Diagnostic& diagnostic) {
   JsonObject object;
-  object.add("code", code_name(diagnostic.code)).add("severity", severity_text(diagnostic.severity));
+  object.add("code", code_name(diagnostic.code)).add("severity", severity_name(diagnostic.severity));
   object.add("origin", diagnostic.origin.raw()).add("message", diagnostic.message).add("hint", diagnostic.hint);
   return object;
 }

@@ -8,7 +8,7 @@
 
 namespace graphpipe::partitioner {
 
-/// LayerSet of a stage.
+/// The layers of a stage, by their rows.
 using LayerSet = std::set<uint32_t>;
 /// Of each stage. Needs: a plan that places every node.
 std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan);

@@ -97,7 +97,7 @@ void DeviceCountDp::place(Cell& best, BackPointer& how, const Row& row, size_t c
   how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.back_pointer};
 }
 
-/// Stores the back_pointer that `place` remembered, and links the cell to it.
+/// Stores the back pointer that `place` remembered, and links the cell to it.
 void DeviceCountDp::commit(Cell& best, BackPointer& how) {
   if (how.row == nullptr) return;
   back_pointers_.push_back(how);

@@ -12,7 +12,7 @@
 //
 // The space is that of search_space.h; where a parallel element has more than 16 branches a stage above or below it
 // takes at most two whole ones, and one beside it at most 32; of a branch with more than 24 elements a stage above or
-// below takes a back_pointer that ends at one of 24 even places.
+// below takes a part that ends at one of 24 even places.
 
 #include <map>
 #include <optional>
@@ -102,7 +102,7 @@ class DeviceCountDp {
   void place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const;
   void commit(Cell& best, BackPointer& how);
   Cell beside(const Cell& a, const Cell& b);
-  /// The numbers of two cells beside each other or on top of each other, without a back_pointer.
+  /// The numbers of two cells beside each other or on top of each other, without a back pointer.
   static Cell sum(const Cell& a, const Cell& b, bool stacked);
   Cell stacked(const Cell& above, const Cell& below);
   Cell renamed(Cell cell, int from, int to);

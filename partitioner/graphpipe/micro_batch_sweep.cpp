@@ -17,7 +17,7 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// The search with in-flight numbers takes too long on graphs with more elements.
-constexpr size_t kMaxElementsForFlights = 160;
+constexpr size_t kMaxElementsForInFlight = 160;
 /// In searches of more elements than this, the sizes on either side of the middle end with the first whose step is
 /// longer than the best by this factor.
 constexpr size_t kManyElements = 100;
@@ -119,7 +119,7 @@ class Task {
     for (double slack : options_.slacks)
       if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
     // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
-    if (fit != MemoryFit::kFits && space_.elements() <= kMaxElementsForFlights)
+    if (fit != MemoryFit::kFits && space_.elements() <= kMaxElementsForInFlight)
       search_with_in_flight({&evaluator}, false, best->t);
   }
 

@@ -15,7 +15,7 @@ namespace {
 /// Parts of a graph are searched again for each flight that may lie below them, and the turnarounds of all sums of
 /// stages would make thousands of them. In spaces of more elements than this, turnarounds are rounded up to a multiple
 /// of one sixteenth of a round, which can only overestimate the samples in flight.
-constexpr size_t kMaxElementsForExactFlights = 20;
+constexpr size_t kMaxElementsForExactInFlight = 20;
 constexpr double kPartsOfRound = 16;
 
 std::pair<int64_t, double> key_of(const cost::InFlightDemand& flight) { return {flight.samples, flight.turnaround}; }
@@ -29,7 +29,7 @@ PipelineDp::PipelineDp(const SearchSpace& space, std::vector<StageEvaluator*> ev
       batch_(batch),
       deadline_(deadline),
       outside_(space, {evaluators_.begin(), evaluators_.end()}),
-      quantizes_turnarounds_(space.elements() > kMaxElementsForExactFlights) {}
+      quantizes_turnarounds_(space.elements() > kMaxElementsForExactInFlight) {}
 
 const SearchElement& PipelineDp::element(int chain, int index) const {
   return space_.chains[static_cast<size_t>(chain)].elements[static_cast<size_t>(index)];
@@ -233,7 +233,7 @@ void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
     }
 }
 
-/// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and back_pointer the
+/// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and back pointer the
 /// results include. Their flight is what a stage above the element meets, or the stage with the head.
 PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
                                             const State& below, const Allowed& most) {

@@ -2,9 +2,9 @@
 // GraphPipe's search (ASPLOS 2025, Algorithm 1): is there a plan whose every stage takes at most t per sample?
 //
 // Dynamic programming over the search space from the sinks upward, because the memory of a stage follows from the
-// in-flight numbers below it. For each part of a chain and each flight at its lower end it keeps the states that are
-// not dominated in (devices, samples in flight, turnaround). The flights of branches meet at a fork as their maximum.
-// Probing is for one t; the smallest t is found by bisection over the times per sample that some stage has.
+// in-flight numbers below it. For each part of a chain and each in-flight demand at its lower end it keeps the states
+// that are not dominated in (devices, samples in flight, turnaround). The demands of branches meet at a fork as their
+// maximum. Probing is for one t; the smallest t is found by bisection over the times per sample that some stage has.
 //
 // Example: a -> (b | c) -> d, each 1 s per sample, t = 1 s, micro-batches of one sample, no latency. d takes one device
 // and holds 1 sample; b and c, on top of it, one device and 2 samples each; at the fork their devices add up and the
@@ -117,7 +117,7 @@ class PipelineDp {
   bool dominates(const State& a, const State& b) const;
   bool is_dominated(const Frontier& frontier, const State& state) const;
   bool insert_non_dominated(Frontier& frontier, const State& state) const;
-  /// Two parts beside each other, still without a back_pointer.
+  /// Two parts beside each other, still without a back pointer.
   State join(const State& a, const State& b) const;
   void set_back_pointers(State& both, const State& a, const State& b);
   Frontier join(const Frontier& a, const Frontier& b, const Allowed& most);

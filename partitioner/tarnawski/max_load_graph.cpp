@@ -81,7 +81,7 @@ class Fuser {
   uint32_t group(uint32_t row) { return groups_.find(row); }
 
   /// Takes the graph of the forward and backward halves of the classes, and joins the sources of the edges of each
-  /// biconnected part to one class.
+  /// biconnected component to one class.
   void join_biconnected() {
     const auto half = [&](uint32_t row) { return 2 * group(row) + (is_backward(row) ? 1 : 0); };
     std::vector<size_t> readers(prices_.size(), 0);

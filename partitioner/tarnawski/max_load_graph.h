@@ -41,11 +41,11 @@ struct MaxLoadGraph {
 
 enum class Fusion : uint8_t {
   kClasses,      // what shares a class, cycles between classes, and free layers with one neighbour
-  kBiconnected,  // also the sources of the edges of each biconnected part (emulation of PipeDream, quirk W4)
+  kBiconnected,  // also the sources of the edges of each biconnected component (emulation of PipeDream, quirk W4)
 };
 
 /// Steps 1 to 6 of the original: classes contracted; backward classes without a forward layer get one of no cost, with
-/// the backward edges turned round; strongly connected parts fused; forward layers that take no time and touch one
+/// the backward edges turned round; strongly connected components fused; forward layers that take no time and touch one
 /// other node joined to it.
 MaxLoadGraph fuse_nodes(const UnitPrices& prices, Fusion fusion);
 

@@ -13,7 +13,7 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kMaxThroughputQuirks = {
-    Quirk{"W4", "biconnected parts stay together, on one linear order (the emulation of PipeDream)", false},
+    Quirk{"W4", "biconnected components stay together, on one linear order (the emulation of PipeDream)", false},
     Quirk{"linear", "placements along one last-in-first-out order only", false},
 };
 

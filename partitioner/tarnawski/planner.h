@@ -6,7 +6,7 @@
 
 namespace graphpipe::partitioner {
 
-/// W4: the emulation of PipeDream, which keeps biconnected parts together and cuts one linear order. linear: the
+/// W4: the emulation of PipeDream, which keeps biconnected components together and cuts one linear order. linear: the
 /// placements along one last-in-first-out order only. Neither is part of `--compat all`.
 std::span<const Quirk> max_throughput_quirks();
 

@@ -150,8 +150,9 @@ bool Rank::run() {
   if (result_.complete) save(executor.gather());
   executor.gather().broadcast({});  // no rank exits successfully before rank 0 has everything
   leave("");
-  if (program_.device == 0) print_result(options_, result_);
   note_bad_numbers();
+  result_.problems = found_at_end_;
+  if (program_.device == 0) print_result(options_, result_);
   return result_.complete;
 }
 
@@ -420,8 +421,10 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   std::unique_ptr<Rank> rank;
   std::string problem;
   bool complete = true;
+  bool has_launcher = false;
   Diagnostics found_at_end;
   const auto body = [&](const wire::RunOptions& options) {
+    has_launcher = options.launch.parent != 0;
     const DeviceProgram& program = choose(options);
     if (options.optimizer.staleness) served.emplace(program, find_rank(options).value_or(program.device));
     rank = std::make_unique<Rank>(served ? served->program() : program, options);
@@ -439,11 +442,11 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   };
   const int code =
       run_main(plan, argc, argv, body, [&] { return rank ? rank->where() : std::string("before the first action"); });
-  // Leave after printing this rank's own message, so that the cause is read first.
+  // Leave after this rank's own problem is told: what the others tell of it comes later.
   if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait forever for a peer that is gone; a failed run has nothing to clean up.
   if (code != 0) std::_Exit(code);
-  return code_of_end(complete, found_at_end);
+  return code_of_end(complete, found_at_end, has_launcher);
 }
 
 const DeviceProgram& program_of_rank(std::span<const DeviceProgram* const> programs, const wire::RunOptions& options) {

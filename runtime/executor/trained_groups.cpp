@@ -32,14 +32,19 @@ void check_trained_groups(const wire::OptimizerOptions& options, std::span<const
 
 void check_trained_groups(const wire::OptimizerOptions& options, std::span<const StageState> states,
                           const DeviceProgram& program, Store* store) {
-  if (options.groups.empty()) return;
+  // Ranks that were started by hand may have other flags: what they tell each other must not depend on these.
   const auto key = [](int32_t rank) { return text("groups of ", rank); };
   std::vector<std::string> of_ranks{trained_groups(options, states)};
   if (store != nullptr && program.device != 0) return store->set(key(program.device), of_ranks.front());
   std::set<int32_t> others;
   for (const PlacementRow& row : program.plan->placement) others.insert(row.device);
   others.erase(program.device);
-  for (const int32_t rank : others) of_ranks.push_back(store->get(key(rank)));
+  for (const int32_t rank : others) {
+    of_ranks.push_back(store->get(key(rank)));
+    if (of_ranks.back().size() != options.groups.size())
+      fail(Code::kUsage, text("rank 0 and rank ", rank, " have not equally many --group"),
+           "start all ranks with the same flags");
+  }
   check_trained_groups(options, of_ranks);
 }
 

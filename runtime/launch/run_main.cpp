@@ -85,8 +85,8 @@ void end_after_epochs(wire::RunOptions& options) {
 }
 
 /// A launcher tells of them itself, of what several ranks find once.
-int report(const Diagnostics& diagnostics, const wire::RunOptions& options) {
-  if (options.launch.parent == 0) return report(diagnostics);
+int report(const Diagnostics& diagnostics, bool has_launcher) {
+  if (!has_launcher) return report(diagnostics);
   for (const Diagnostic& diagnostic : diagnostics) std::printf("%s\n", wire::problem_line(diagnostic).c_str());
   return exit_code_of(diagnostics.front().code);
 }
@@ -98,11 +98,11 @@ int run_caught(const std::function<void()>& body, const std::function<std::strin
     return wire::kExitOk;
   } catch (const RunError& error) {
     const Diagnostic& first = error.diagnostics().front();
-    // The rank whose error it is writes to the same terminal.
+    // The launcher hears of it from the rank whose error it is.
     if (options.launch.parent != 0 && first.severity == Severity::kNote) return exit_code_of(first.code);
-    return report(error.diagnostics(), options);
+    return report(error.diagnostics(), options.launch.parent != 0);
   } catch (const std::exception& error) {
-    return report({foreign_error(error, where())}, options);
+    return report({foreign_error(error, where())}, options.launch.parent != 0);
   }
 }
 
@@ -132,8 +132,9 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
   return code;
 }
 
-int code_of_end(bool complete, const Diagnostics& found) {
-  const int code = found.empty() ? wire::kExitOk : report(found);
+int code_of_end(bool complete, const Diagnostics& found, bool has_launcher) {
+  const int code = found.empty() ? wire::kExitOk : report(found, has_launcher);
+  std::fflush(nullptr);
   return complete ? code : wire::kExitPartial;
 }
 

@@ -16,8 +16,9 @@ namespace graphpipe::runtime {
 int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
              const std::function<std::string()>& where);
 
-/// The exit code of a program whose run has ended well, but for what was `found` in its results, which is printed.
-int code_of_end(bool complete, const Diagnostics& found);
+/// The exit code of a program whose run has ended well, but for what was `found` in its results, which is printed, or
+/// handed to the launcher.
+int code_of_end(bool complete, const Diagnostics& found, bool has_launcher);
 
 /// The text of LibTorch's exceptions without the stack frames.
 std::string first_line(std::string_view words);

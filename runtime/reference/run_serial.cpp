@@ -96,6 +96,7 @@ Diagnostics write_results(const PlanTable& plan, const wire::RunOptions& options
 
 struct Ending {
   bool complete = false;  // all steps were run
+  bool has_launcher = false;
   Diagnostics found;
 };
 
@@ -137,12 +138,13 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
   train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, eval_data.get(), options, result);
   result.peak_bytes = {device->peak_bytes()};
-  Ending ending{.complete = result.complete, .found = {}};
+  Ending ending{.complete = result.complete, .has_launcher = options.launch.parent != 0, .found = {}};
   if (result.complete) ending.found = write_results(plan, options, interpreter, *device, outputs);
-  print_result(options, result);
   if (const auto problem = evaluation_problem(result)) ending.found.push_back(*problem);
   if (const auto problem = overflow_problem(result); problem && !options.watch.skips())
     ending.found.push_back(*problem);
+  result.problems = ending.found;
+  print_result(options, result);
   return ending;
 }
 
@@ -156,7 +158,7 @@ int run_serial(const DeviceProgram* const* first, int count, int argc, char** ar
   const int code = run_main(
       *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { ending = run(programs, options); },
       [] { return std::string("in the serial interpreter"); });
-  return code == wire::kExitOk ? code_of_end(ending.complete, ending.found) : code;
+  return code == wire::kExitOk ? code_of_end(ending.complete, ending.found, ending.has_launcher) : code;
 }
 
 }  // namespace graphpipe::runtime

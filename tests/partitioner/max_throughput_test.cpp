@@ -288,7 +288,7 @@ TEST_CASE("eight branches of four layers are placed, and proven") {
   CHECK_FALSE(ended->complete);
 }
 
-TEST_CASE("strongly connected and biconnected parts equal their definitions") {
+TEST_CASE("strongly connected and biconnected components equal their definitions") {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     CAPTURE(seed);
     tests::Dice dice(seed);

@@ -21,17 +21,17 @@ TEST_CASE("beside data parallelism stands the best plan of several stages: a can
   PlanRequest request{.graph = &graph, .cluster = &cluster};
   const Stopwatch watch;
   PlanAnswer answer{.candidates = {candidate_of(1)}};
-  const auto searched = best_of_several_stages(request, watch, answer);
+  const auto searched = best_multi_stage(request, watch, answer);
   REQUIRE(searched);
   CHECK(searched->choice.size() == 2);
   CHECK(searched->stage_of.size() == graph.nodes.size());
   answer.candidates.push_back(candidate_of(2));
-  CHECK(best_of_several_stages(request, watch, answer) == answer.candidates.back().assignment);
+  CHECK(best_multi_stage(request, watch, answer) == answer.candidates.back().assignment);
   request.stages = 1;
-  CHECK_FALSE(best_of_several_stages(request, watch, answer));
+  CHECK_FALSE(best_multi_stage(request, watch, answer));
   request.stages.reset();
   std::swap(answer.candidates.front(), answer.candidates.back());
-  CHECK_FALSE(best_of_several_stages(request, watch, answer));
+  CHECK_FALSE(best_multi_stage(request, watch, answer));
 }
 
 TEST_CASE("plans for batches that flow are found with either closed form, and none where a search finds none") {

@@ -213,6 +213,10 @@ TEST_CASE("the loss of an evaluation that is not finite ends a run with 1, behin
   CHECK(serial.exit_code == 1);
   CHECK(mentions(serial.errors, "the loss of the evaluation after step 2 is not a number"));
   CHECK(mentions(serial.output, "evaluation after step 2"));
+  std::vector<std::string> as_json = words;
+  as_json.push_back("--json");
+  CHECK(mentions(run_serial_process(plan.programs(), folder.path, as_json).output,
+                 "\"message\": \"the loss of the evaluation after step 2 is not a number"));
   const AllEnds all = run_pipeline(two, folder.path, words);
   CAPTURE(all.errors);
   CHECK(mentions(all.errors, "the loss of the evaluation after step 2 is not a number"));

@@ -75,7 +75,7 @@ std::vector<RunFlag> data_flags() {
                                        true),
       {.name = "--steps",
        .value_name = "N",
-       .help = "steps, 1 or more; without it and --epochs one, of --policy inference every sample once",
+       .help = "steps, 1 or more; `graphpipe run` of --policy inference takes every sample once without it",
        .user = FlagUser::kRunAndVerify,
        .read = read_steps,
        .write = [](const RunOptions& options) { return write_value(options.data.steps); }},
@@ -89,7 +89,8 @@ std::vector<RunFlag> data_flags() {
           data_flag<&DataOptions::shuffle>("--shuffle", "", "reads the samples of every epoch in an order of its own")),
       {.name = "--last-batch",
        .value_name = "RULE",
-       .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train",
+       .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train (usual "
+               "where nothing is trained)",
        .user = FlagUser::kRunAndVerify,
        .kept_on_resume = true,
        .read = read_last_batch,
