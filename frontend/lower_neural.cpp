@@ -12,6 +12,9 @@ namespace {
 
 using ir::Dim;
 
+/// Of pads, and of what they pad.
+constexpr int64_t kMaxPads = int64_t{1} << 40;
+
 /// Kernel, strides, dilations and pads of a sliding window, all explicit.
 struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
@@ -52,7 +55,6 @@ Result<Window> window_of(NodeContext& context, std::vector<int64_t> kernel) {
   if (automatic == "VALID") window.pads.assign(2 * axes, 0);
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER")
     GP_TRY_VOID(same_pads(context, window, automatic == "SAME_UPPER"));
-  constexpr int64_t kMaxPads = int64_t{1} << 40;
   for (const int64_t pad : window.pads)
     if (pad < 0 || pad > kMaxPads)
       return context.problem(Code::kBadModel, text("has a pad of ", pad), "export the model again");
@@ -110,9 +112,12 @@ Status transposed_pads(NodeContext& context, Window& window, std::vector<int64_t
   for (size_t i = 0; i < axes; ++i) {
     const Dim size = context.type(0).shape[i + 2];
     if (!size.is_fixed()) return context.problem(Code::kUnresolvedShape, "pads an unknown size", "use explicit pads");
-    if (context.node().find("output_shape") == nullptr) wanted.push_back(size.factor * window.strides[i]);
-    if (wanted.size() != (context.node().find("output_shape") == nullptr ? i + 1 : axes) ||
-        output_padding.size() != axes || wanted[i] < 1 || wanted[i] > (int64_t{1} << 40))
+    const bool is_too_long = size.factor > kMaxPads / window.strides[i];
+    if (context.node().find("output_shape") == nullptr && !is_too_long)
+      wanted.push_back(size.factor * window.strides[i]);
+    if (is_too_long || wanted.size() != (context.node().find("output_shape") == nullptr ? i + 1 : axes) ||
+        output_padding.size() != axes || wanted[i] < 1 || wanted[i] > kMaxPads || output_padding[i] < 0 ||
+        output_padding[i] > kMaxPads)
       return context.problem(Code::kBadModel, "its output_shape or output_padding does not fit its input",
                              "export the model again");
     const int64_t whole =

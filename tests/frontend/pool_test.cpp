@@ -65,6 +65,18 @@ TEST_CASE("a transposed convolution gets the pads that give its output_shape, or
   CHECK(longer.find("f32[B,2,10,8]") != std::string::npos);
 }
 
+TEST_CASE("an output_padding below zero, or of no possible size, is refused where pads are computed") {
+  for (const char* padding : {"-1", "-9223372036854775807", "1099511627777"}) {
+    CAPTURE(padding);
+    const auto imported = import_text(
+        text("g (float[N,1,3,3] x) => (float[K] y) { s = Constant<value_ints = [1,2,3,3]>() w = ConstantOfShape(s) "
+             "y = ConvTranspose<auto_pad = \"SAME_UPPER\", strides = [2, 2], output_padding = [0, ",
+             padding, "]>(x, w) }"));
+    REQUIRE_FALSE(imported.ok());
+    CHECK(reports(imported.problems(), Code::kBadModel, "output_padding does not fit"));
+  }
+}
+
 TEST_CASE("the mask of a Dropout is what it leaves of ones") {
   const std::string model = R"(g (float[N,3] x) => (float[N,3] y, bool[N,3] mask) {
     ratio = Constant<value_float = 0.25>()
