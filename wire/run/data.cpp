@@ -75,7 +75,7 @@ std::vector<RunFlag> data_flags() {
                                        true),
       {.name = "--steps",
        .value_name = "N",
-       .help = "steps, 1 or more; `graphpipe run` of --policy inference takes every sample once without it",
+       .help = "steps, 1 or more; without it a run of --policy inference takes every sample once",
        .user = FlagUser::kRunAndVerify,
        .read = read_steps,
        .write = [](const RunOptions& options) { return write_value(options.data.steps); }},
