@@ -89,8 +89,8 @@ std::vector<RunFlag> data_flags() {
           data_flag<&DataOptions::shuffle>("--shuffle", "", "reads the samples of every epoch in an order of its own")),
       {.name = "--last-batch",
        .value_name = "RULE",
-       .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train (usual "
-               "where nothing is trained)",
+       .help = "samples at an epoch's end that fill no batch: wrap (the next epoch follows), drop, pad, train, usual "
+               "without training",
        .user = FlagUser::kRunAndVerify,
        .kept_on_resume = true,
        .read = read_last_batch,
