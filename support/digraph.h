@@ -1,6 +1,6 @@
 #pragma once
 // Directed graphs as lists of edges between the numbers 0 .. nodes - 1, in linear time and without recursion. Connected
-// parts are in ir/connected_components.h.
+// components are in ir/connected_components.h.
 
 #include <cstdint>
 #include <optional>

@@ -10,6 +10,7 @@
 
 #include "driver/launch/build_folder.h"
 #include "driver/launch/digest.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "files/cluster.h"
@@ -90,13 +91,12 @@ Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
-  Diagnostics problems = outcome.problems;
-  problems.insert(problems.begin(),
-                  {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
-                   .origin = ModelText(kCalibrationProgram),
-                   .message = text("this machine could not be measured: exit code ", outcome.exit_code),
-                   .hint = "what is named beside this says why; `--cluster default` plans with documented constants"});
-  return problems;
+  return with_problems(
+      {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+       .origin = ModelText(kCalibrationProgram),
+       .message = text("this machine could not be measured: exit code ", outcome.exit_code),
+       .hint = "what is named beside this says why; `--cluster default` plans with documented constants"},
+      outcome);
 }
 
 // Reads these numbers; false where one is missing, negative or not finite.

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "driver/launch/calibration.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/output_folder.h"
 #include "driver/launch/process.h"
@@ -51,13 +52,12 @@ Status choose_kernels(const std::string& folder) {
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, 1, run));
   if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
     return write_if_changed(path, outcome.report);
-  Diagnostics problems = outcome.problems;
-  problems.insert(problems.begin(),
-                  {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
-                   .origin = ModelText(folder),
-                   .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
-                   .hint = "what is named beside this says why; GRAPHPIPE_CALIBRATION=default leaves it out"});
-  return problems;
+  return with_problems(
+      {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+       .origin = ModelText(folder),
+       .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
+       .hint = "what is named beside this says why; GRAPHPIPE_CALIBRATION=default leaves it out"},
+      outcome);
 }
 
 }  // namespace graphpipe::driver

@@ -1,6 +1,7 @@
 #include "driver/launch/failed_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "driver/launch/process.h"
 #include "wire/exit_codes.h"
@@ -37,17 +38,22 @@ Failure failure_of(int exit_code) {
 
 }  // namespace
 
+Diagnostics with_problems(Diagnostic end, const RunOutcome& outcome) {
+  const int code = exit_code_of(end.code);
+  Diagnostics problems = outcome.problems;
+  problems.push_back(std::move(end));
+  std::stable_partition(problems.begin(), problems.end(),
+                        [&](const Diagnostic& problem) { return exit_code_of(problem.code) == code; });
+  return problems;
+}
+
 Diagnostics failed_run(const RunOutcome& outcome, std::string_view what, const std::string& place) {
   const Failure failure = interrupted() ? Failure{Code::kInterrupted, "start it again"} : failure_of(outcome.exit_code);
-  Diagnostics problems = outcome.problems;
-  problems.push_back({.code = failure.code,
-                      .origin = ModelText(place),
-                      .message = text(what, " ended with exit code ", outcome.exit_code),
-                      .hint = failure.hint});
-  std::stable_partition(problems.begin(), problems.end(), [&](const Diagnostic& problem) {
-    return exit_code_of(problem.code) == exit_code_of(failure.code);
-  });
-  return problems;
+  return with_problems({.code = failure.code,
+                        .origin = ModelText(place),
+                        .message = text(what, " ended with exit code ", outcome.exit_code),
+                        .hint = failure.hint},
+                       outcome);
 }
 
 }  // namespace graphpipe::driver

@@ -9,6 +9,9 @@
 
 namespace graphpipe::driver {
 
+/// How a run ended, among the problems that its programs named: behind those that lead to the same exit code.
+Diagnostics with_problems(Diagnostic end, const RunOutcome& outcome);
+
 /// Why there is no result of `what` ("the paced run"), which was to run the programs of `place`: the problems
 /// that they named, and how they ended. The first leads to the exit code of their end, or is kInterrupted where this
 /// process was interrupted. A code that no program of ours ends with stands for a device that died: kPeerFailed. Needs:

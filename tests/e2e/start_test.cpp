@@ -126,7 +126,7 @@ TEST_CASE("verify --json says what ended the programs") {
   const std::string folder = copy_of_folder();
   flip_last_bit(folder + "/names.json");
   const json refused = json::parse(graphpipe_output({"verify", folder, "--json"}, 3));
-  REQUIRE(refused["diagnostics"].size() >= 2);  // ranks that had come further tell whom they lost
+  REQUIRE(refused["diagnostics"].size() >= 2);  // other ranks may report the lost peer
   CHECK(has(refused["diagnostics"][0]["message"], "names.json"));
   CHECK(refused["diagnostics"][1]["message"] == "the run of the pipeline ended with exit code 3");
 }
