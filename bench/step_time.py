@@ -11,7 +11,8 @@ whose speed drifts moves all of them. Prints the median step of each and the rat
 by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
 float32 printed. `predicted` is the step that the plan says over the measured one, `roofline` the measured one over what
 bench/roofline.py allows. With --device cuda, in a build with CUDA, both run on the GPU, without those two, which are of
-CPUs, --bf16 adds PyTorch's autocast, and ours is also measured without CUDA graphs. --save writes them to a file for compare_results.py.
+CPUs, --bf16 adds PyTorch's autocast, and ours is also measured without CUDA graphs; torch.compile records graphs there too, and
+the whole models of bench/wide_models.py (gpt2_small) are measured where they are named. --save writes them to a file for compare_results.py.
 """
 
 import argparse
@@ -48,7 +49,8 @@ class Eager:
                  optimizer: str = "sgd"):
         self.example, self.batch, self.device, self.bf16 = example, batch, device, bf16
         module = example.module.train().to(device)
-        self.run = torch.compile(module) if compiled else module
+        # "reduce-overhead" records CUDA graphs, as ours does.
+        self.run = torch.compile(module, mode="reduce-overhead" if device == "cuda" else None) if compiled else module
         make = torch.optim.SGD if optimizer == "sgd" else torch.optim.AdamW
         self.optimizer = make(module.parameters(), lr=0.01, fused=optimizer == "adamw")
 
@@ -139,6 +141,8 @@ def measure(name: str, arguments: argparse.Namespace) -> dict:
             programs["one_by_one"] = ours.with_flags("--no-cuda-graphs")
         if arguments.bf16 and on_gpu:
             programs["autocast"] = torch_with(False, bf16=True)
+            if arguments.torch_compile:
+                programs["autocast_compile"] = torch_with(True, bf16=True)
         if arguments.bf16:
             programs["bf16"] = ours_with(["--precision", "bf16"])
         rounds = [{key: program.step_seconds(arguments.seconds) for key, program in programs.items()}
@@ -172,18 +176,20 @@ def main() -> None:
     parser.add_argument("--save", help="file to write the results to")
     parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
-    known = list(wide_models.MODELS if arguments.wide else models.NAMES)
+    usual = list(wide_models.MODELS if arguments.wide else models.NAMES)
+    known = [*usual, *(wide_models.LARGE if arguments.wide else [])]
     if unknown := [name for name in arguments.models if name not in known]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
     keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",
             *(["one by one"] if arguments.device == "cuda" else []),
             *(["autocast"] if arguments.bf16 and arguments.device == "cuda" else []),
+            *(["autocast compile"] if arguments.bf16 and arguments.device == "cuda" and arguments.torch_compile else []),
             *(["bf16"] if arguments.bf16 else [])]
     times = " ".join(f"{key + ' ms':>16}" for key in keys)
     print(f"{'model':12} {times} {'ratio min':>10} {'median':>7} {'max':>7} {'predicted':>9} {'roofline':>8}",
           "bf16/ours" if arguments.bf16 else "")
-    rows = [measure(name, arguments) for name in arguments.models or known]
+    rows = [measure(name, arguments) for name in arguments.models or usual]
     if arguments.save:
         results.save(arguments.save, "step_time", rows, key=["model"],
                      lower_is_better=["ratio"] if arguments.device == "cuda" else ["ratio", "roofline"])

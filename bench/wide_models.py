@@ -179,6 +179,21 @@ class Dlrm(nn.Module):
         return self.top(torch.cat([self.dense(x), *looked_up], -1))
 
 
+class LanguageModel(nn.Module):
+    """A decoder over words, whose embedding also makes the logits, as GPT-2 has it."""
+
+    def __init__(self, width: int, heads: int, layers: int, words: int, length: int):
+        super().__init__()
+        self.words, self.positions = nn.Embedding(words, width), nn.Parameter(torch.randn(length, width) / 50)
+        nn.init.normal_(self.words.weight, std=0.02)
+        self.blocks = nn.Sequential(*(Block(width, heads, causal=True) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, ids):
+        rows = self.norm(self.blocks(self.words(ids) + self.positions))
+        return functional.linear(rows, self.words.weight)
+
+
 def rows_of(width: int, length: int = 64) -> dict[str, torch.Tensor]:
     return {"x": torch.randn(SAMPLES, length, width)}
 
@@ -200,9 +215,14 @@ MODELS = {
     "dlrm": lambda: (Dlrm(), {"x": torch.randn(SAMPLES, 13), "rows": torch.randint(0, 100_000, (SAMPLES, 4))}),
 }
 
+# Whole models: measured where they are named.
+LARGE = {
+    "gpt2_small": lambda: (LanguageModel(768, 12, 12, 50257, 512), {"ids": torch.randint(0, 50257, (SAMPLES, 512))}),
+}
+
 
 def cross_entropy(outputs, labels):
-    return functional.cross_entropy(outputs[0], labels["label"])
+    return functional.cross_entropy(outputs[0].flatten(0, -2), labels["label"].flatten())
 
 
 def contrastive(outputs, labels):
@@ -213,8 +233,9 @@ def contrastive(outputs, labels):
 
 def load(name: str) -> Example:
     torch.manual_seed(20261122)
-    module, inputs = MODELS[name]()
+    module, inputs = (MODELS | LARGE)[name]()
     if name == "clip":
         return Example(module, inputs, {}, ["similarity"], "contrastive:similarity", contrastive)
-    return Example(module, inputs, {"label": torch.randint(0, 10, (SAMPLES,))}, ["logits"],
+    label = inputs["ids"].roll(-1, 1) if name in LARGE else torch.randint(0, 10, (SAMPLES,))
+    return Example(module, inputs, {"label": label}, ["logits"],
                    "cross_entropy:logits,label", cross_entropy)
