@@ -1,7 +1,7 @@
 # graphpipe_torch: the LibTorch at GRAPHPIPE_LIBTORCH and, where GRAPHPIPE_CUDA is on, the CUDA runtime and NCCL. By their
 # files, since LibTorch's own package insists on a CUDA toolkit where it was built with CUDA. GraphPipe's build, the
 # installed runtime and bundled projects include this one file. Where GRAPHPIPE_CUDA is not set, it becomes what is found.
-# Defines graphpipe_use_fast_linker and graphpipe_add_kernels too.
+# Defines graphpipe_use_fast_linker, graphpipe_expect_shared_cxx_library and graphpipe_add_kernels too.
 
 include("${CMAKE_CURRENT_LIST_DIR}/linker.cmake")
 if(NOT TARGET graphpipe_torch)
@@ -9,6 +9,7 @@ if(NOT TARGET graphpipe_torch)
     message(FATAL_ERROR "No LibTorch at '${GRAPHPIPE_LIBTORCH}': set GRAPHPIPE_LIBTORCH to its folder, the one with "
       "include/ and lib/ (2.11 to 2.15)")
   endif()
+  graphpipe_expect_shared_cxx_library()
   find_package(Threads REQUIRED)
 
   if(NOT DEFINED GRAPHPIPE_CUDA OR GRAPHPIPE_CUDA)

@@ -16,3 +16,24 @@ function(graphpipe_use_fast_linker)
     add_link_options(-fuse-ld=lld)
   endif()
 endfunction()
+
+# graphpipe_expect_shared_cxx_library(): refuses compilers that put a copy of their C++ library into each program, by their
+# own settings or because they have no other. LibTorch brings the shared one, and where a process has two, what one of them
+# made the other frees: programs end with "free(): invalid pointer".
+function(graphpipe_expect_shared_cxx_library)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$")
+    return()
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_EXE_LINKER_FLAGS}")
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" ${flags} "-###" -x c++ /dev/null
+    OUTPUT_QUIET ERROR_VARIABLE link)
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so
+    OUTPUT_VARIABLE library OUTPUT_STRIP_TRAILING_WHITESPACE)
+  # A library that the compiler does not have is printed as it was asked for, without a folder.
+  set(is_static "\"?-Bstatic\"? \"?-lstdc[+][+]\"? ")
+  if(link MATCHES "${is_static}" OR (link MATCHES "-lstdc[+][+]" AND NOT IS_ABSOLUTE "${library}"))
+    message(FATAL_ERROR "The compiler '${CMAKE_CXX_COMPILER}' links libstdc++ statically, and LibTorch needs the shared one: "
+      "programs with both crash when they end. Take a compiler that links the shared one (CXX=g++), or leave "
+      "-static-libstdc++ out of its settings")
+  endif()
+endfunction()
