@@ -80,18 +80,12 @@ class Groups {
 };
 
 void add_price(const ir::PlanNode& node, ir::PlanNode& sum) {
-  sum.forward += node.forward;
-  sum.input_gradient += node.input_gradient;
-  sum.weight_gradient += node.weight_gradient;
+  sum.add_seconds(node);
   sum.stash_to_input_gradient += node.stash_to_input_gradient;
   sum.buffer_bytes += node.buffer_bytes;
   sum.weights.insert(sum.weights.end(), node.weights.begin(), node.weights.end());
   if (sum.by_kind.empty()) sum.by_kind.resize(node.by_kind.size());
-  for (size_t kind = 0; kind < node.by_kind.size(); ++kind) {
-    sum.by_kind[kind].forward += node.by_kind[kind].forward;
-    sum.by_kind[kind].input_gradient += node.by_kind[kind].input_gradient;
-    sum.by_kind[kind].weight_gradient += node.by_kind[kind].weight_gradient;
-  }
+  for (size_t kind = 0; kind < node.by_kind.size(); ++kind) sum.by_kind[kind].add_seconds(node.by_kind[kind]);
   for (const int kind : node.refused_kinds)
     if (std::ranges::find(sum.refused_kinds, kind) == sum.refused_kinds.end()) sum.refused_kinds.push_back(kind);
 }
@@ -146,6 +140,7 @@ FoldedGraph fold_backward(const ir::PlanGraph& graph) {
   folded.graph.batch = graph.batch;
   folded.graph.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   folded.graph.execution = graph.execution;
+  folded.graph.versions = graph.versions;
   folded.graph.one_sample = graph.one_sample;
   folded.graph.kind_of_device = graph.kind_of_device;
   folded.graph.weight_groups = graph.weight_groups;

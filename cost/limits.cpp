@@ -58,9 +58,7 @@ size_t used_devices(const ir::StageGraph& graph) {
 /// long, not if launch overhead dominates.
 std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
-  const auto seconds = [&](double n) {
-    return stage.forward.at(n) + stage.input_gradient.at(n) + stage.weight_gradient.at(n);
-  };
+  const auto seconds = [&](double n) { return stage.total(n); };
   const double samples = static_cast<double>(item_samples(stage.choice).count);
   const bool halves = samples >= 2 && seconds(samples / 2) < 0.75 * seconds(samples);
   return halves ? "a larger batch, smaller micro-batches" : "a larger batch";
@@ -180,7 +178,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
     return {LimitKind::kMemory, time.busiest, share,
             text("memory, ", percent(share), " % of the step; too few samples fit in flight to keep ",
                  stage_words(graph, time.busiest), " busy: ", mebibytes(lacking_for_full_speed(graph, cluster, costs)),
-                 " more on the fullest device, or stages that recompute, which --planner auto tries, would lift it")};
+                 " more on the fullest device would lift it")};
   }
   const double ends = time.warm_up + time.drain;
   if (update > std::max({time.busiest_seconds, ends, time.reduce}))

@@ -18,11 +18,7 @@ using ir::StageId;
 double work_of(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const int replicas = static_cast<int>(stage.choice.devices.size());
-  const auto item = [&](int64_t n) {
-    const double samples = static_cast<double>(n);
-    return n == 0 ? 0.0
-                  : stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
-  };
+  const auto item = [&](int64_t n) { return n == 0 ? 0.0 : stage.total(Samples(n)); };
   const int64_t count = micro_batch_count(graph, id);
   double busiest = 0;
   for (int replica : {0, replicas - 1}) {
@@ -109,9 +105,7 @@ namespace {
 
 /// Seconds of F + I + W per sample, in items of this size.
 double per_sample(const ir::PassSeconds& seconds, Samples item) {
-  const double samples = static_cast<double>(item.count);
-  return (seconds.forward.at(samples) + seconds.input_gradient.at(samples) + seconds.weight_gradient.at(samples)) /
-         samples;
+  return seconds.total(item) / static_cast<double>(item.count);
 }
 
 double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
@@ -126,7 +120,7 @@ double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node, const i
 }
 
 double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node) {
-  if (node.by_kind.empty()) return cheapest_in(graph, node, {node.forward, node.input_gradient, node.weight_gradient});
+  if (node.by_kind.empty()) return cheapest_in(graph, node, static_cast<const ir::PassSeconds&>(node));
   double least = kInfinity;
   for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_in(graph, node, seconds));
   return least;
@@ -176,7 +170,7 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
 }  // namespace
 
 double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
-  if (node.by_kind.empty()) return cheapest_of({node.forward, node.input_gradient, node.weight_gradient}, most);
+  if (node.by_kind.empty()) return cheapest_of(node, most);
   double least = kInfinity;
   for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_of(seconds, most));
   return least;
@@ -191,7 +185,7 @@ double min_work(const ir::PlanGraph& graph, Samples most) {
     if (node.scope != ir::SampleScope::kBatch) least = cheapest_seconds_per_sample(node, most);
     if (may_be_whole) {
       const auto whole = [&](const ir::PassSeconds& on) { least = std::min(least, per_sample(on, graph.batch)); };
-      if (node.by_kind.empty()) whole({node.forward, node.input_gradient, node.weight_gradient});
+      if (node.by_kind.empty()) whole(node);
       for (const ir::PassSeconds& on_kind : node.by_kind) whole(on_kind);
     }
     seconds += least;

@@ -29,6 +29,18 @@ int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
   return choice.mode == ir::ReplicaMode::kRoundRobin ? ceil_div(items, replicas) : items;
 }
 
+int64_t held_versions(ir::WeightVersions versions, int64_t items) {
+  switch (versions) {
+    case ir::WeightVersions::kOne:
+      return 1;
+    case ir::WeightVersions::kTwo:
+      return 2;
+    case ir::WeightVersions::kPerItem:
+      return std::max<int64_t>(1, items);
+  }
+  return 1;
+}
+
 Bytes input_bytes(const ir::StageGraph& graph, const StageBoundary& boundary, Samples samples) {
   Bytes total;
   for (const ir::EdgeId edge : boundary.in) total += bytes_at(graph.edges[edge].bytes, samples);
@@ -145,8 +157,10 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary,
   Bytes per_item = input_bytes(graph, boundary, samples) + item.outputs;
   parts.working = item.workspace + item.kept_gradients;
   (stage.choice.recompute ? parts.working : per_item) += item.stash;
-  const double items = static_cast<double>(items_of(stage.choice, in_flight.count));
-  parts.stash = to_bytes(items * static_cast<double>(per_item.count));
+  const int64_t items = items_of(stage.choice, in_flight.count);
+  parts.stash = to_bytes(static_cast<double>(items) * static_cast<double>(per_item.count));
+  parts.versions = to_bytes(static_cast<double>(held_versions(graph.versions, items) - 1) *
+                            static_cast<double>(stage.trainable_weight_bytes.count));
   parts.boundary = boundary_gradients(graph, boundary, samples);
   parts.reduction = reduction_bytes(graph, id);
   return parts;

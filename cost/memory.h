@@ -36,6 +36,7 @@ struct MemoryParts {
   Bytes weights;    // with buffers
   Bytes gradients;  // one accumulator per trainable weight
   Bytes optimizer;  // divided over the replicas if the state is sharded
+  Bytes versions;   // of trained weights, all but the newest
   Bytes stash;      // activations of all items in flight, with their inputs and outputs
   /// While an item runs: the largest extra memory of a node, the gradients that its weight gradient reads, and the
   /// stash of a stage that recomputes.
@@ -44,7 +45,9 @@ struct MemoryParts {
   Bytes boundary;
   /// In addition to the gradients while they are reduced, when no item is left: reduction_bytes.
   Bytes reduction;
-  Bytes total() const { return weights + gradients + optimizer + std::max(stash + working + boundary, reduction); }
+  Bytes total() const {
+    return weights + gradients + optimizer + versions + std::max(stash + working + boundary, reduction);
+  }
 };
 
 /// What each replica of a stage holds in addition to its gradients while they are reduced: the bucket that small

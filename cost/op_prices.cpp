@@ -97,7 +97,7 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   return line_or_table(std::move(points));
 }
 
-const OpPrices::Measured* OpPrices::measured(ir::NodeId id) const {
+const ir::PassSeconds* OpPrices::measured(ir::NodeId id) const {
   const auto found = measured_.find(op_signature(graph_, graph_.node(id)));
   return found == measured_.end() ? nullptr : &found->second;
 }

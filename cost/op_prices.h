@@ -33,17 +33,14 @@ class OpPrices {
   /// Seconds of one node according to the roofline. Needs: the node's op has an entry.
   ir::SampleFunction analytic(ir::NodeId node) const;
 
-  struct Measured {
-    ir::SampleFunction forward, input_gradient, weight_gradient;
-  };
   /// The profile's measurements of a forward node with its backward; null if it does not contain the node.
-  const Measured* measured(ir::NodeId node) const;
+  const ir::PassSeconds* measured(ir::NodeId node) const;
 
  private:
   const ir::Graph& graph_;
   ir::Device device_;
   std::vector<int64_t> points_;
-  std::map<std::string, Measured> measured_;
+  std::map<std::string, ir::PassSeconds> measured_;
 };
 
 }  // namespace graphpipe::cost

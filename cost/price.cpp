@@ -208,7 +208,7 @@ class Pricer {
   }
 
   void add_measured(NodeId id, const std::vector<PlanNodeId>& nodes, Diagnostics& missing) {
-    const OpPrices::Measured* seconds = prices_.measured(id);
+    const ir::PassSeconds* seconds = prices_.measured(id);
     if (seconds == nullptr) {
       missing.push_back({.code = Code::kBadProfile,
                          .origin = origin_of(id),
@@ -389,13 +389,10 @@ Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const Price
     alone.devices.push_back(kind);
     alone.levels = cluster.levels;
     GP_TRY(const ir::PlanGraph priced, Pricer(graph, alone, request).run());
-    for (PlanNodeId id : result.node_ids())
-      result.nodes[id].by_kind.push_back(
-          {priced.nodes[id].forward, priced.nodes[id].input_gradient, priced.nodes[id].weight_gradient});
+    for (PlanNodeId id : result.node_ids()) result.nodes[id].by_kind.push_back(priced.nodes[id]);
   }
   if (any_beyond)
-    for (ir::PlanNode& node : result.nodes)
-      node.by_kind.push_back({node.forward, node.input_gradient, node.weight_gradient});
+    for (ir::PlanNode& node : result.nodes) node.by_kind.push_back(node);
   return Ok{};
 }
 

@@ -222,7 +222,7 @@ class PiperBuilder {
     set_seconds(priced, seconds / 3, seconds * 2 / 3, raw.weights.value_or(0));
     return {.degree = degree,
             .name = raw.name,
-            .seconds = {priced.forward, priced.input_gradient, priced.weight_gradient},
+            .seconds = priced,
             .weight_bytes = raw.weights.value_or(0),
             .kept_bytes = raw.per_item.value_or(0),
             .fixed_bytes = raw.fixed.value_or(0),

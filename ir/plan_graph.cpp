@@ -167,7 +167,7 @@ PassSeconds PlanGraph::seconds_on(const PlanNode& node, size_t device) const {
   const size_t kind =
       device < kind_of_device.size() ? static_cast<size_t>(kind_of_device[device]) : node.by_kind.size();
   if (kind < node.by_kind.size()) return node.by_kind[kind];
-  return {node.forward, node.input_gradient, node.weight_gradient};
+  return node;
 }
 
 std::vector<PlanNodeId> PlanGraph::predecessors(PlanNodeId node) const {

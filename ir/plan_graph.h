@@ -58,11 +58,24 @@ enum class Execution : uint8_t {
 std::string_view execution_name(Execution execution);
 std::optional<Execution> execution_of_name(std::string_view name);
 
-/// Seconds of the three passes of a node.
+/// How many versions of its trained weights each replica of a stage holds at once (docs/schedules.md, section 3).
+enum class WeightVersions : uint8_t {
+  kOne,      // weights change while nothing is in flight
+  kTwo,      // what is in flight began with the weights or with those before
+  kPerItem,  // each item in flight began with weights of its own
+};
+
+/// Seconds of the three passes for n samples. Zero where a pass does not exist (frozen parts).
 struct PassSeconds {
   SampleFunction forward, input_gradient, weight_gradient;
   double total(double samples) const {
     return forward.at(samples) + (input_gradient.at(samples) + weight_gradient.at(samples));
+  }
+  double total(Samples samples) const { return total(static_cast<double>(samples.count)); }
+  void add_seconds(const PassSeconds& other) {
+    forward += other.forward;
+    input_gradient += other.input_gradient;
+    weight_gradient += other.weight_gradient;
   }
   bool operator==(const PassSeconds&) const = default;
 };
@@ -92,15 +105,15 @@ struct NodeAlternative {
 
 /// One forward node that depends on the samples, with its backward. Computations on weights alone are not nodes:
 /// every stage that needs one repeats it, and their cost is in the nodes that read them.
-struct PlanNode {
+///
+/// Its seconds are those of one replica. Where devices differ they are no less than those of any device; in a profile
+/// with CPUs they are those of an accelerator.
+struct PlanNode : PassSeconds {
   /// The operator node it prices, where there is an operator graph.
   NodeId source;
   /// What people call it: the ONNX name or the profile's id; and what the profile says of it beside.
   ModelText label, description;
-  /// Seconds of one replica for n samples. Zero where the pass does not exist (frozen parts).
-  /// Where devices differ these are no less than those of any device; in a profile with CPUs those of an accelerator.
-  SampleFunction forward, input_gradient, weight_gradient;
-  /// The same on each kind of device (PlanGraph::kind_of_device); empty where all are alike.
+  /// The seconds on each kind of device (PlanGraph::kind_of_device); empty where all are alike.
   std::vector<PassSeconds> by_kind;
   /// Kinds of devices that cannot run it, ascending.
   std::vector<int> refused_kinds;
@@ -175,6 +188,7 @@ class PlanGraph {
   double optimizer_state_per_weight_byte = 0;
   /// Of every plan that is made of it.
   Execution execution = Execution::kGraph;
+  WeightVersions versions = WeightVersions::kOne;
   /// Every micro-batch of every plan is one sample: the model computes no other.
   bool one_sample = false;
   /// By number of the device its kind, from 0, where devices differ in speed; empty where all are alike. Of a profile

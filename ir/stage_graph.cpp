@@ -120,14 +120,9 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
 /// Seconds of all nodes of a stage on one device.
 PassSeconds seconds_of(const PlanGraph& graph, const std::vector<PlanNodeId>& nodes, DeviceId device) {
   PassSeconds sum;
-  const auto add = [&](const auto& seconds) {
-    sum.forward += seconds.forward;
-    sum.input_gradient += seconds.input_gradient;
-    sum.weight_gradient += seconds.weight_gradient;
-  };
   for (const PlanNodeId node : nodes) {
-    if (graph.kind_of_device.empty()) add(graph.nodes[node]);
-    else add(graph.seconds_on(graph.nodes[node], device.index()));
+    if (graph.kind_of_device.empty()) sum.add_seconds(graph.nodes[node]);
+    else sum.add_seconds(graph.seconds_on(graph.nodes[node], device.index()));
   }
   return sum;
 }
@@ -149,12 +144,10 @@ void add_seconds(const PlanGraph& graph, StageGraph& result) {
       const bool known = device.index() < graph.kind_of_device.size();
       if (!seen.insert(known ? graph.kind_of_device[device.index()] : -1).second) continue;
       PassSeconds sum = seconds_of(graph, stage.nodes, device);
-      const double item = sum.forward.at(samples) + sum.input_gradient.at(samples) + sum.weight_gradient.at(samples);
+      const double item = sum.total(samples);
       if (item <= slowest) continue;
       slowest = item;
-      stage.forward = std::move(sum.forward);
-      stage.input_gradient = std::move(sum.input_gradient);
-      stage.weight_gradient = std::move(sum.weight_gradient);
+      static_cast<PassSeconds&>(stage) = std::move(sum);
     }
   }
 }
@@ -377,6 +370,7 @@ Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignm
   StageGraph result;
   result.batch = graph.batch;
   result.execution = graph.execution;
+  result.versions = graph.versions;
   result.one_sample = graph.one_sample;
   result.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   for (const StageChoice& choice : assignment.choice) {

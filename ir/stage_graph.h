@@ -13,12 +13,12 @@ namespace graphpipe::ir {
 using EdgeId = Id<struct EdgeTag>;
 using wire::SampleRange;
 
-struct Stage {
+///
+/// Its seconds are those of one replica for n of its samples, summed over the nodes, on the stage's slowest device.
+struct Stage : PassSeconds {
   /// Ascending. Empty in a standalone schedule.
   std::vector<PlanNodeId> nodes;
   StageChoice choice;
-  /// Seconds of one replica for n of its samples, summed over the nodes: those of the slowest device of the stage.
-  SampleFunction forward, input_gradient, weight_gradient;
   /// Stash of one item of n samples: all that is held from F until I, and all that is held from I until W. Values that
   /// several nodes save, and received inputs that are saved, count once.
   SampleFunction stash_to_input_gradient, stash_to_weight_gradient;
@@ -84,6 +84,8 @@ struct StageGraph {
   Samples batch{1};
   int64_t batches = 1;
   Execution execution = Execution::kGraph;
+  /// By which memory is planned; a schedule says itself what it holds.
+  WeightVersions versions = WeightVersions::kOne;
   /// Every micro-batch is one sample (PlanGraph::one_sample).
   bool one_sample = false;
   /// As in the PlanGraph: bytes of optimizer state per byte of trainable weight.

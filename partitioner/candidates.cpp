@@ -263,6 +263,7 @@ void Candidates::simulate_best() {
   });
   double items = 0, known_step = request_.known_step;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
+    if (!simulated.empty() && watch_.seconds() > request_.time_limit) break;
     const bool enough = simulated.size() >= kMaxSimulated || (!simulated.empty() && items > kMaxSimulatedItems);
     if (enough && (candidate != least || items > kMaxSimulatedItems)) continue;
     if (!may_beat(request_, candidate->assignment, known_step)) continue;
@@ -286,8 +287,8 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
                         .hint = "give it more time with --time-limit"};
     std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
     if (std::isfinite(shortfall_))
-      why = text("no plan was found that fits the devices: a stage of one that was tried needs ", in_words(shortfall_),
-                 " more");
+      why = text("no plan was found that fits the devices: each has a stage that needs more, at least ",
+                 in_words(shortfall_), ", and plans may need much more");
     return Diagnostic{.code = Code::kNoFeasiblePlan,
                       .message = why,
                       .hint = std::isfinite(shortfall_)

@@ -8,6 +8,7 @@
 #include "ir/stage_graph.h"
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/planner.h"
+#include "support/stopwatch.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -88,6 +89,7 @@ class Candidates {
   void refuse(const ir::Assignment& assignment);
 
   const PlanRequest& request_;
+  const Stopwatch watch_;
   std::vector<PlanCandidate> found_;
   /// Where in found_ the plans with a step of so many seconds are: equal plans have equal steps.
   std::multimap<double, size_t> at_step_;

@@ -52,10 +52,11 @@ Diagnostic unknown_policy(const std::string& name) {
 
 /// What the policy promises of weight versions.
 VersionClaims promises_of(const Policy& policy, const BuildOptions& options) {
+  const bool has_two = policy.versions == ir::WeightVersions::kTwo;
   return {.synchronous = !policy.asynchronous,
           .vertical_sync = policy.asynchronous && options.choices.vertical_sync,
-          .delayed_updates = policy.delays_updates,
-          .max_versions = policy.delays_updates ? 2 : 0};
+          .delayed_updates = has_two,
+          .max_versions = has_two ? 2 : 0};
 }
 
 }  // namespace
@@ -63,7 +64,8 @@ VersionClaims promises_of(const Policy& policy, const BuildOptions& options) {
 Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster& cluster, const BuildOptions& options) {
   const Policy* policy = find_policy(options.policy);
   if (policy == nullptr) return unknown_policy(options.policy);
-  const StageGraph graph = policy->forward_only ? without_backward(given) : given;
+  StageGraph graph = policy->forward_only ? without_backward(given) : given;
+  graph.versions = policy->versions;
   const PolicyRequest request{.graph = graph,
                               .cluster = cluster,
                               .in_flight = options.in_flight,

@@ -153,6 +153,8 @@ Status check_array(const DataEntry& entry, const DataArray& array) {
   const bool has_samples =
       !entry.has_samples() || (!array.dims.empty() && array.dims[0] > 0 && array.dims[0] % entry.dims[0] == 0);
   if (array.type == entry.type && same_rest && has_samples) return Ok{};
+  if (array.type == entry.type && same_rest && !array.dims.empty() && array.dims[0] == 0)
+    return bad_data(array.file, "it holds no samples", "leave the file out");
   std::string wanted = shape_text(entry.dims);
   if (entry.has_samples()) wanted += " with any number of samples in place of the first";
   if (!entry.fill.empty()) wanted += ", or smaller";

@@ -229,7 +229,7 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   flag("--no-replication", foreign.no_replication, "one device per stage");
   flag("--use-fewer", foreign.use_fewer, "devices may stay idle");
   flag("--non-contiguous", foreign.non_contiguous, "a device may hold several runs of layers (max-throughput)");
-  flag("--no-traffic", foreign.no_traffic, "traffic between stages costs nothing");
+  flag("--no-traffic", foreign.no_traffic, "planners count no traffic between stages; steps do");
   flag("--no-recompute", foreign.no_recompute, "never recompute activations");
 }
 

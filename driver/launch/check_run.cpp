@@ -1,7 +1,9 @@
 #include "driver/launch/check_run.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <span>
 
 #include "driver/pipeline/pipeline.h"
 #include "files/safetensors.h"
@@ -16,7 +18,39 @@
 namespace graphpipe::driver {
 namespace {
 
-Diagnostics check_weights(const std::string& path) {
+// The types of the folder's parameters, by name.
+Result<std::map<std::string, wire::ElementType>> weight_types(const std::string& folder) {
+  GP_TRY(const auto index, files::read_safetensors(folder + "/" + std::string(wire::kWeightsFile)));
+  GP_TRY(const auto parts, wire::read_weight_parts(folder));
+  std::map<std::string, wire::ElementType> types;
+  for (const files::TensorEntry& tensor : index.tensors) types.emplace(tensor.name.raw(), tensor.dtype);
+  for (const wire::WeightPart& part : parts) types.emplace(part.tensor.name.raw(), part.tensor.dtype);
+  return types;
+}
+
+// What `load_state_dict` calls unexpected keys: the file may be of another model that shares the other names.
+void note_unknown(const std::string& folder, const std::string& path, std::span<const files::TensorEntry> tensors,
+                  Diagnostics& found) {
+  const auto known = weight_types(folder);
+  if (!known) return;
+  size_t count = 0;
+  ModelText first;
+  for (const files::TensorEntry& tensor : tensors) {
+    const std::string& name = tensor.name.raw();
+    // A counter that PyTorch's norms keep beside their statistics.
+    if (known->contains(name) || name.ends_with("num_batches_tracked")) continue;
+    if (count++ == 0) first = tensor.name;
+  }
+  if (count == 0) return;
+  found.push_back({.code = Code::kBadData,
+                   .severity = Severity::kWarning,
+                   .origin = ModelText(path),
+                   .message = text(count, count == 1 ? " tensor is" : " tensors are",
+                                   " not of the model, and not read; the first is ", quoted(first)),
+                   .hint = "see whether the file is of this model"});
+}
+
+Diagnostics check_weights(const std::string& folder, const std::string& path) {
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return file.problems();
   const std::span<const std::byte> bytes = file->bytes();
@@ -28,6 +62,7 @@ Diagnostics check_weights(const std::string& path) {
     return problems;
   }
   Diagnostics problems;
+  note_unknown(folder, path, index->tensors, problems);
   for (const files::TensorEntry& tensor : index->tensors) {
     const auto elements = bytes.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.length));
     const auto found = wire::find_not_finite(tensor.dtype, tensor.shape, elements);
@@ -38,16 +73,6 @@ Diagnostics check_weights(const std::string& path) {
                         .hint = "start from weights of an earlier step: training cannot recover from these"});
   }
   return problems;
-}
-
-// The types of the folder's parameters.
-Result<std::set<wire::ElementType>> weight_types(const std::string& folder) {
-  GP_TRY(const auto index, files::read_safetensors(folder + "/" + std::string(wire::kWeightsFile)));
-  GP_TRY(const auto parts, wire::read_weight_parts(folder));
-  std::set<wire::ElementType> types;
-  for (const files::TensorEntry& tensor : index.tensors) types.insert(tensor.dtype);
-  for (const wire::WeightPart& part : parts) types.insert(part.tensor.dtype);
-  return types;
 }
 
 bool has_uneven_replicas(const ir::Plan& plan) {
@@ -69,7 +94,9 @@ bool computes_after_update(const ir::Program& program) {
 
 Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, const wire::RunOptions& run) {
   GP_TRY(const wire::DataTable table, wire::read_data_table(folder));
-  GP_TRY(const std::set<wire::ElementType> types, weight_types(folder));
+  GP_TRY(const auto weights, weight_types(folder));
+  std::set<wire::ElementType> types;
+  for (const auto& [name, type] : weights) types.insert(type);
   const bool has_fp16 = types.contains(wire::ElementType::kFloat16);
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{
@@ -134,7 +161,7 @@ Diagnostics check_run_files(const std::string& folder, const wire::RunOptions& r
   if (!rate.ok())
     for (const Diagnostic& problem : rate.problems()) found.push_back(problem);
   if (run.data.weights.empty()) return found;
-  for (Diagnostic& problem : check_weights(run.data.weights)) found.push_back(std::move(problem));
+  for (Diagnostic& problem : check_weights(folder, run.data.weights)) found.push_back(std::move(problem));
   return found;
 }
 

@@ -132,31 +132,32 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 
 }  // namespace
 
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& planned_on,
-                                 const ir::Cluster& cluster, SearchLine* line) {
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                                 SearchLine* line) {
+  const ir::PlanGraph graph = scheduler::with_versions_of(options.policy, priced);
   partitioner::PlanRequest request;
-  request.graph = &priced;
-  request.cluster = &planned_on;
+  request.graph = &graph;
+  request.cluster = &cluster;
   GP_TRY_VOID(take_flags(options, request));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   // More batches make each step of all plans shorter by about as much, and take so much longer to order.
   const int64_t drain_every = std::min(options.order.drain_every, scheduler::kUsualDrainEvery);
-  const scheduler::BuildOptions to_end = build_options(options.policy, priced, options.order);
+  const scheduler::BuildOptions to_end = build_options(options.policy, graph, options.order);
   scheduler::BuildOptions building = to_end;
   building.searched_actions = scheduler::kSearchedActionsOfCandidate;
   const auto timed_by = [&](const scheduler::BuildOptions& build) {
     return [&, drain_every](const ir::Assignment& assignment) {
       const double step =
-          scheduler::step_of_plan(priced, cluster, build, assignment, scheduler::kMaxSimulated, drain_every);
+          scheduler::step_of_plan(graph, cluster, build, assignment, scheduler::kMaxSimulated, drain_every);
       if (line != nullptr) line->timed(step);
       return step;
     };
   };
   request.evaluate = timed_by(building);
   request.refusal = [&](const ir::Assignment& assignment) {
-    return scheduler::refusal_of_plan(priced, cluster, building, assignment, drain_every);
+    return scheduler::refusal_of_plan(graph, cluster, building, assignment, drain_every);
   };
   partitioner::PolicyNeeds needs = needs_of(options);
   if (tries_other_policies(options)) needs.evaluate_to_end = timed_by(to_end);

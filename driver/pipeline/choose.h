@@ -36,10 +36,9 @@ struct Choice {
 /// What --stages, --micro-batch and --replicas ask of a planner. Needs: the request has its graph. Errors: kUsage.
 Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request);
 
-/// Runs the planner that the flags name on `planned_on`, with the simulated step on `cluster` as its yardstick, and
-/// returns the best candidate. Both have the same devices, whose memory may differ. `line`, which may be null, hears of
-/// each plan. Errors: kUsage for flags that do not parse; those of the planner.
-Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& planned_on,
-                                 const ir::Cluster& cluster, SearchLine* line);
+/// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidate.
+/// `line`, which may be null, hears of each plan. Errors: kUsage for flags that do not parse; those of the planner.
+Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
+                                 SearchLine* line);
 
 }  // namespace graphpipe::driver

@@ -121,13 +121,13 @@ Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::
 }
 
 // Data parallelism means all devices; what it cannot use is said.
-void note_idle_devices(Pipeline& pipeline) {
+void note_idle_devices(Pipeline& pipeline, bool has_replicas_asked_for) {
   const size_t all = pipeline.plan.cluster.devices.size();
   const auto& choice = pipeline.plan.assignment.choice;
   const partitioner::PlannerEntry* planner = partitioner::find_planner(pipeline.plan.planner);
   if (planner == nullptr || !planner->traits.is_one_stage || choice.size() != 1) return;
   const size_t used = choice[ir::StageId(0u)].devices.size();
-  if (used == all) return;
+  if (used == all || has_replicas_asked_for) return;
   pipeline.model.notes.push_back(
       {.code = Code::kNoFeasiblePlan,
        .severity = Severity::kWarning,
@@ -147,16 +147,6 @@ Status check_whole_operators(const ir::Plan& plan) {
           .message = text("operators of a model are not divided over ", plan.assignment.choice[s].degree, " devices"),
           .hint = "leave the degree out, and list the devices as replicas"};
   return Ok{};
-}
-
-// Memory by the code that the plan's stages become, where a candidate's is a bound.
-Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
-  GP_TRY(codegen::StageMemories memories,
-         codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
-  const auto shared = std::make_shared<const codegen::StageMemories>(std::move(memories));
-  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples, bool joins_backward) {
-    return shared->item(stage, samples, joins_backward);
-  });
 }
 
 // The order that the user wrote, with all that it leaves to the lowering.
@@ -181,6 +171,15 @@ Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const sched
 }
 
 }  // namespace
+
+Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
+  GP_TRY(codegen::StageMemories memories,
+         codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
+  const auto shared = std::make_shared<const codegen::StageMemories>(std::move(memories));
+  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples, bool joins_backward) {
+    return shared->item(stage, samples, joins_backward);
+  });
+}
 
 Status find_digest(Pipeline& pipeline) {
   GP_TRY(pipeline.model.digest, model_digest(pipeline.model.imported));
@@ -266,7 +265,7 @@ Result<Pipeline> make_pipeline_of(const Options& asked) {
   } else {
     SearchLine line(options);
     GP_TRY_VOID(search_plan(pipeline, options.plan, &line));
-    note_idle_devices(pipeline);
+    note_idle_devices(pipeline, !options.plan.replicas.empty());
   }
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   // From here on stages and order are fixed: only text is left to write.

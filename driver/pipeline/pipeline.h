@@ -78,6 +78,10 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
 
+/// What memory is counted by: the code that the pipeline's stages become, where candidates go by bounds. Errors: those
+/// of the code generator.
+Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline);
+
 /// The model's digest, in the plan too. Errors: kUnreadableFile.
 Status find_digest(Pipeline& pipeline);
 

@@ -6,9 +6,12 @@
 #include <optional>
 #include <utility>
 
+#include "cost/iteration_time.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/closest_plan.h"
 #include "driver/report/search_line.h"
+#include "partitioner/improve/plan_hill_climb.h"
 #include "partitioner/min_memory.h"
 #include "support/stopwatch.h"
 
@@ -38,9 +41,14 @@ struct Search {
   SearchLine* line = nullptr;
   /// The search ranks plans with more memory than devices have: the best of those that fit is not its first.
   bool beyond_bounds = false;
-  /// The first plan of the last search fits.
-  bool first_fits = false;
+  /// The first plan of the last search fits; and the first of all plans that there are.
+  bool first_fits = false, best_fits = false;
+  /// The first plans that have no schedule.
+  std::vector<ir::Assignment> refused = {};
 };
+
+/// How many are kept, of which the one that comes closest is told.
+constexpr size_t kMaxRefused = 24;
 
 /// That no plan fits the memory, or that the plan's policy has no order for it, or one that is too long.
 bool has_no_schedule(const Status& status) {
@@ -66,7 +74,10 @@ Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments,
     const Status derived = derive(pipeline);
     if (i == 0) first = derived;
     if (i == 0) search.first_fits = derived.ok();
-    if (has_no_schedule(derived)) continue;
+    if (has_no_schedule(derived)) {
+      if (search.refused.size() < kMaxRefused) search.refused.push_back(assignments[i]);
+      continue;
+    }
     if (!derived.ok()) break;
     if (!search.beyond_bounds) return Ok{};
     if (pipeline.built.step_seconds() >= least) continue;
@@ -79,18 +90,13 @@ Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments,
   return derive(pipeline);
 }
 
-/// Of a search: how many times the memory of the devices its planner goes by, and the orders of its plans.
-struct MemorySlack {
-  double planned = 1, ordered = 1;
-};
-
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, MemorySlack slack, Search& search) {
+/// Searches where devices have `slack` times the memory, as the planner goes by and the orders of its plans.
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Search& search) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
-  const ir::Cluster& own = pipeline.plan.cluster;
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, ir::with_memory(own, slack.planned),
-                                          ir::with_memory(own, slack.ordered), search.line));
+  const ir::Cluster cluster = ir::with_memory(pipeline.plan.cluster, slack);
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
   pipeline.objective = choice.objective;
@@ -102,15 +108,11 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, MemorySlack slac
 }
 
 // Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So much
-// too high have bounds been seen to be, mostly and at most; and where the fastest plans of these do not fit, they hide
-// slower ones that do, which a search with less slack finds. Where a plan is known, the first of these searches has no
-// limit at all: what it finds first is what there is to gain, and often fits.
+// too high have bounds been seen to be, mostly and at most, and rarely a little too low. Where the fastest plans of these
+// searches do not fit, they hide slower ones that do, which a search with less slack finds. Where a plan is known, a
+// search without any limit comes first: what it finds first is what there is to gain, and often fits.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
-constexpr std::array<MemorySlack, 4> kSlacks = {
-    {{kUnlimited, kUnlimited}, {scheduler::kMemoryBoundSlack, scheduler::kMemoryBoundSlack}, {1.7, 1.7}, {1.1, 1.1}}};
-/// Planners do not know how many versions of its weights a stage of an asynchronous schedule holds: where these do not
-/// fit, plans are searched that leave room for them.
-constexpr std::array<MemorySlack, 3> kRoomForVersions = {{{0.75, 1}, {0.5, 1}, {0.35, 1}}};
+constexpr std::array<double, 5> kSlacks = {scheduler::kMemoryBoundSlack, 1.7, 1.4, 1.1, 0.9};
 /// Where a plan is known, those after the first of these searches begin no later than this after all began.
 constexpr double kMaxSecondsBeyond = 12;
 
@@ -124,7 +126,7 @@ bool may_be_limited(const Pipeline& pipeline, double part) {
 // Searches once more where devices have so many times the memory, from the plan as it was asked for: the search may
 // have passed over faster plans that fit. Keeps the plan that it finds where that fits and is faster.
 Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
-                            MemorySlack slack) {
+                            double slack) {
   const double step = pipeline.built.step_seconds();
   const partitioner::OwnObjective objective = pipeline.objective;
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
@@ -139,6 +141,79 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   return derive(pipeline);
 }
 
+// From a plan that was found with `tried` times the memory.
+Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, const ir::Plan& asked, Search& search,
+                               double tried) {
+  std::vector<double> slacks(kSlacks.begin(), kSlacks.end());
+  slacks.insert(slacks.begin(), kUnlimited);
+  for (const double slack : slacks) {
+    const bool is_first = slack == kUnlimited;
+    const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
+    if (!pipeline.complete || !may_be_limited(pipeline, part)) break;
+    if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
+    if (slack == tried || slack < 1) continue;
+    search.first_fits = false;
+    GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
+    // The first plan of an asynchronous policy may fit because it drains more often than others would.
+    const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
+    search.best_fits = is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
+    if (search.best_fits) break;
+  }
+  return Ok{};
+}
+
+/// Plans near the one that was found whose own memory is counted, and how long that takes together.
+constexpr int64_t kMaxClimbed = 200;
+constexpr double kMaxSecondsToClimb = 12;
+
+// Single moves from the plan that was found, by the step and the memory of each one's code: a node over a boundary may
+// be what a bound says does not fit, and lets twice as many samples be in flight.
+Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Search& search) {
+  const ir::PlanGraph graph = scheduler::with_versions_of(pipeline.plan.policy, pipeline.priced);
+  const ir::Cluster roomy = ir::with_memory(pipeline.plan.cluster, kUnlimited);
+  partitioner::PlanRequest request;
+  request.graph = &graph;
+  request.cluster = &roomy;
+  GP_TRY_VOID(take_flags(options, request));
+  const auto take = [&](const ir::Assignment& assignment) {
+    pipeline.plan.assignment = assignment;
+    pipeline.plan.schedule.reset();
+    return derive(pipeline);
+  };
+  request.evaluate = [&](const ir::Assignment& assignment) {
+    return take(assignment).ok() ? pipeline.built.step_seconds() : kUnlimited;
+  };
+  double seconds = kMaxSecondsToClimb;
+  if (options.time_limit > 0) seconds = std::min(seconds, options.time_limit - search.watch.seconds());
+  Deadline deadline(std::max(0.0, seconds), &interrupt_flag());
+  const ir::Assignment found = pipeline.plan.assignment;
+  GP_TRY_VOID(take(partitioner::hill_climb(request, found, kMaxClimbed, deadline)));
+  if (pipeline.plan.assignment == found) return Ok{};
+  pipeline.beside.reset();
+  pipeline.objective.objective = cost::bottleneck_time_per_sample(pipeline.stages, pipeline.plan.cluster);
+  return Ok{};
+}
+
+/// Whether the user leaves the plan to `auto` and its stages to the planner.
+bool may_climb(const PlanOptions& options) {
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  return planner != nullptr && planner->traits.asks_others && policy != nullptr &&
+         policy->shape == ir::StageShape::kAny && !policy->takes_turns;
+}
+
+/// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.
+Status with_lack(Status refusal, Pipeline& pipeline, const Search& search) {
+  Diagnostics problems = refusal.problems();
+  if (problems.front().code != Code::kNoFeasiblePlan) return refusal;
+  const std::optional<Lack> lack = smallest_lack(pipeline, search.refused);
+  if (!lack || lack->bytes <= Bytes(0)) return refusal;
+  problems.front().message =
+      text("no plan was found that fits the devices: the one that comes closest needs ",
+           partitioner::in_words(static_cast<double>(lack->bytes.count)), " more on device ", lack->device);
+  return problems;
+}
+
 }  // namespace
 
 Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* line) {
@@ -146,30 +221,23 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
   Search search{.watch = {}, .line = line};
-  const Status first = plan_for(pipeline, options, {}, search);
+  const Status first = plan_for(pipeline, options, 1, search);
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
-  search.first_fits = false;  // by its bound; by their code faster ones may
   Status found = first;
-  std::vector<MemorySlack> slacks(kSlacks.begin(), kSlacks.end());
-  const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
-  const bool has_versions = policy != nullptr && policy->asynchronous;
-  if (has_versions) slacks.insert(slacks.end(), kRoomForVersions.begin(), kRoomForVersions.end());
-  for (const MemorySlack slack : slacks) {
-    const bool is_first = slack.planned == kUnlimited;
-    if (found.ok()) {
-      const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
-      // The first plan may fit because it drains more often than others would.
-      const bool is_best = search.first_fits && !has_versions;
-      if (!pipeline.complete || is_best || !may_be_limited(pipeline, part)) break;
-      if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
-      GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
-    } else if (has_no_schedule(found) && !is_first) {
-      pipeline.plan = asked;
-      found = plan_for(pipeline, options, slack, search);
-    }
+  double tried = 1;
+  for (const double slack : kSlacks) {
+    if (!has_no_schedule(found)) break;
+    pipeline.plan = asked;
+    tried = slack;
+    found = plan_for(pipeline, options, slack, search);
   }
-  return found.ok() || !has_no_schedule(found) ? found : first;
+  if (!found.ok()) return has_no_schedule(found) ? with_lack(first, pipeline, search) : found;
+  GP_TRY_VOID(search_with_more_memory(pipeline, options, asked, search, tried));
+  const bool is_limited = may_be_limited(pipeline, 1 / scheduler::kMemoryBoundSlack);
+  if (is_limited && !search.best_fits && pipeline.complete && may_climb(options))
+    return climb_by_code(pipeline, options, search);
+  return Ok{};
 }
 
 }  // namespace graphpipe::driver

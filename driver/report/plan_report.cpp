@@ -163,7 +163,7 @@ double item_seconds(const ir::Stage& stage) {
   const auto replicas = static_cast<int64_t>(stage.choice.devices.size());
   const bool split = stage.choice.mode == ir::ReplicaMode::kSplit;
   const Samples samples((stage.choice.micro_batch.count + (split ? replicas - 1 : 0)) / (split ? replicas : 1));
-  return stage.forward.at(samples) + stage.input_gradient.at(samples) + stage.weight_gradient.at(samples);
+  return stage.total(samples);
 }
 
 std::string steady_line(const scheduler::SteadyState& steady) {

@@ -54,25 +54,31 @@ class AutoPlanner {
       if (answer.ok()) merge_answers(best, std::move(*answer));
       else refusals.insert(refusals.end(), answer.problems().begin(), answer.problems().end());
     };
-    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst)) take(ask(*row, rest_of(best)));
+    // With a plan at hand, a planner that is asked when the time is over would only time its first one.
+    const auto is_over = [&] { return best && deadline_.passed(); };
+    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst))
+      if (!is_over()) take(ask(*row, rest_of(best)));
     if (best) start_from(*best);
     on_kinds_alone(best);
-    for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
+    if (!is_over())
+      for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
     // 2bw's limits on depth and devices.
-    take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
-    on_fewer_devices(best);
+    if (!is_over()) take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
+    if (!is_over()) on_fewer_devices(best);
     // The local search climbs from the best plan so far too, not only from the starts collected on the way.
     if (best) best_of_others_ = best->candidates.front().assignment;
     search_between();
-    Candidates unequal(request_);
-    search_unequal_devices(request_, deadline_, unequal);
-    for (const PlanCandidate& candidate : unequal.best(2 * kStarts)) starts_.push_back(candidate.assignment);
-    found_.absorb(std::move(unequal));
-    climb();
+    if (!is_over()) {
+      Candidates unequal(request_);
+      search_unequal_devices(request_, deadline_, unequal);
+      for (const PlanCandidate& candidate : unequal.best(2 * kStarts)) starts_.push_back(candidate.assignment);
+      found_.absorb(std::move(unequal));
+      climb();
+    }
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
     // Last, because by then few plans may still beat the best known one.
-    if (request_.graph->nodes.size() <= kMaxExhaustiveGroups)
+    if (!is_over() && request_.graph->nodes.size() <= kMaxExhaustiveGroups)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
     if (!best) return first_of_each_kind(std::move(refusals), deadline_.passed());

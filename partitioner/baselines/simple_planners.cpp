@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "cost/lower_bound.h"
 #include "partitioner/batch_stages.h"
@@ -120,6 +122,17 @@ Result<int64_t> replicas_asked_for(const PlanRequest& request) {
   return devices;
 }
 
+/// The whole graph on the first devices, but for what works on the whole batch.
+ir::Assignment one_stage(const PlanRequest& request, int64_t devices, ir::StageChoice choice) {
+  for (int64_t device = 0; device < devices; ++device)
+    choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
+  ir::Assignment assignment;
+  assignment.stage_of.resize(request.graph->nodes.size(), ir::StageId(0u));
+  assignment.choice.push_back(std::move(choice));
+  separate_batch_nodes(*request.graph, assignment);
+  return assignment;
+}
+
 }  // namespace
 
 Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
@@ -131,18 +144,21 @@ Result<PlanAnswer> plan_data_parallel(const PlanRequest& request) {
   GP_TRY(const int64_t devices, replicas_asked_for(request));
   const int64_t batch = request.graph->batch.count;
   Candidates candidates(request);
-  for (Samples size : micro_batch_sizes(request)) {
-    // Devices share the samples of a micro-batch, or take whole micro-batches in turn: whatever feeds more of them.
-    const int64_t micro_batches = ceil_div(batch, size.count);
-    ir::StageChoice choice{.micro_batch = size};
-    if (size.count < devices && size.count < micro_batches) choice.mode = ir::ReplicaMode::kRoundRobin;
-    for (int64_t device = 0; device < std::min(devices, std::max(size.count, micro_batches)); ++device)
-      choice.devices.push_back(ir::DeviceId(static_cast<size_t>(device)));
-    ir::Assignment assignment;
-    assignment.stage_of.resize(request.graph->nodes.size(), ir::StageId(0u));
-    assignment.choice.push_back(std::move(choice));
-    separate_batch_nodes(*request.graph, assignment);
-    candidates.add(std::move(assignment));
+  using enum ir::ReplicaMode;
+  // Devices share the samples of a micro-batch, or take whole micro-batches in turn: whatever feeds more of them.
+  const auto fed = [&](Samples size) { return std::min(devices, std::max(size.count, ceil_div(batch, size.count))); };
+  // Sizes that leave devices idle only where no other fits.
+  std::map<int64_t, std::vector<Samples>, std::greater<>> sizes_by_fed;
+  for (const Samples size : micro_batch_sizes(request)) sizes_by_fed[fed(size)].push_back(size);
+  for (const auto& [count, sizes] : sizes_by_fed) {
+    bool any_fits = false;
+    for (const Samples size : sizes) {
+      const bool turns = size.count < devices && size.count < ceil_div(batch, size.count);
+      ir::Assignment plan = one_stage(request, request.replicas.empty() ? count : devices,
+                                      {.micro_batch = size, .mode = turns ? kRoundRobin : kSplit});
+      any_fits = candidates.add(std::move(plan)) != MemoryFit::kDoesNotFit || any_fits;
+    }
+    if (any_fits) break;
   }
   return candidates.answer(true, watch.seconds());
 }
@@ -159,7 +175,7 @@ Result<PlanAnswer> plan_equal_split(const PlanRequest& request) {
     double sum = 0;
     for (ir::PlanNodeId id : element.nodes) {
       const ir::PlanNode& node = request.graph->nodes[id];
-      sum += node.forward.at(1.0) + node.input_gradient.at(1.0) + node.weight_gradient.at(1.0);
+      sum += node.total(1);
     }
     weight.push_back(sum);
   }

@@ -42,7 +42,7 @@ ir::NodeAlternative plain_alternative(const ir::PlanGraph& graph, const ir::Plan
   ir::NodeAlternative plain;
   plain.name = ModelText("vanilla");
   plain.seconds.forward =
-      per_unit(node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples));
+      per_unit(node.total(samples));
   for (const ir::WeightGroupId group : node.weights)
     plain.weight_bytes += static_cast<double>(graph.weight_groups[group].bytes.count);
   plain.kept_bytes = node.stash_to_input_gradient.at(samples);
@@ -74,7 +74,7 @@ UnitPrices unit_prices(const ir::PlanGraph& unit) {
     const ir::PlanNode& node = prices.node(row);
     prices.row_of[prices.nodes[row]] = row;
     prices.forward.push_back(node.forward.at(1.0));
-    prices.seconds.push_back(node.forward.at(1.0) + (node.input_gradient.at(1.0) + node.weight_gradient.at(1.0)));
+    prices.seconds.push_back(node.total(1));
     double weights = 0;
     for (const ir::WeightGroupId group : node.weights)
       weights += static_cast<double>(unit.weight_groups[group].bytes.count);

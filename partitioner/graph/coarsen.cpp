@@ -40,15 +40,9 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
   joined.has_backward = false;
   for (PlanNodeId id : members) {
     const ir::PlanNode& node = graph.nodes[id];
-    joined.forward += node.forward;
-    joined.input_gradient += node.input_gradient;
-    joined.weight_gradient += node.weight_gradient;
+    joined.add_seconds(node);
     joined.by_kind.resize(node.by_kind.size());
-    for (size_t kind = 0; kind < node.by_kind.size(); ++kind) {
-      joined.by_kind[kind].forward += node.by_kind[kind].forward;
-      joined.by_kind[kind].input_gradient += node.by_kind[kind].input_gradient;
-      joined.by_kind[kind].weight_gradient += node.by_kind[kind].weight_gradient;
-    }
+    for (size_t kind = 0; kind < node.by_kind.size(); ++kind) joined.by_kind[kind].add_seconds(node.by_kind[kind]);
     joined.stash_to_input_gradient += node.stash_to_input_gradient;
     joined.stash_to_weight_gradient += node.stash_to_weight_gradient;
     joined.kept_gradients += node.kept_gradients;
@@ -216,6 +210,7 @@ CoarseGraph contract(const ir::PlanGraph& graph, NodeSets sets) {
   small.batch = graph.batch;
   small.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte;
   small.execution = graph.execution;
+  small.versions = graph.versions;
   small.one_sample = graph.one_sample;
   small.kind_of_device = graph.kind_of_device;
   for (const auto& members : result.members) small.nodes.push_back(joined_node(graph, members));

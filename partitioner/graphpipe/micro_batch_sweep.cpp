@@ -50,7 +50,7 @@ double max_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& cluste
   double seconds = 0, bytes = 0;
   for (const ir::PlanNode& node : graph.nodes)
     for (double samples : {1.0, batch})
-      seconds += 2 * node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples);
+      seconds += node.forward.at(samples) + node.total(samples);
   for (const ir::PlanValue& value : graph.values) bytes += 2 * (value.bytes.at(batch) + value.gradient_bytes.at(batch));
   for (const ir::WeightGroup& group : graph.weight_groups) bytes += 2 * static_cast<double>(group.bytes.count);
   double latency = 0, bandwidth = kInfinity;

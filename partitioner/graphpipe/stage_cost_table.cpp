@@ -112,8 +112,7 @@ void StageEvaluator::fill(Table& to, size_t row, Price price) const {
 void StageEvaluator::price_nodes() {
   for (PlanNodeId id : graph_.node_ids()) {
     const ir::PlanNode& node = graph_.nodes[id];
-    fill(node_seconds_, id.index(),
-         [&](double n) { return node.forward.at(n) + node.input_gradient.at(n) + node.weight_gradient.at(n); });
+    fill(node_seconds_, id.index(), [&](double n) { return node.total(n); });
     if (options_.recompute) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
     fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
     fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
@@ -314,6 +313,12 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
     const double kept = std::max(0.0, std::min(boundary_[index], option.item_bytes));
     option.fixed_bytes += option.item_bytes - kept;
     option.item_bytes = kept;
+  }
+  // One version is among the weights.
+  if (graph_.versions == ir::WeightVersions::kTwo) option.fixed_bytes += trainable_bytes_;
+  if (graph_.versions == ir::WeightVersions::kPerItem) {
+    option.item_bytes += trainable_bytes_;
+    option.fixed_bytes -= trainable_bytes_;
   }
   return option;
 }

@@ -315,7 +315,7 @@ class HillClimb {
     const double samples = static_cast<double>(assignment.choice[stage].micro_batch.count);
     const auto seconds = [&](PlanNodeId id) {
       const ir::PlanNode& node = graph_.nodes[id];
-      return node.forward.at(samples) + node.input_gradient.at(samples) + node.weight_gradient.at(samples);
+      return node.total(samples);
     };
     for (PlanNodeId node : graph_.node_ids())
       if (assignment.stage_of[node] == stage) {

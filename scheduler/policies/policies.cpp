@@ -79,19 +79,21 @@ constexpr Policy kPolicies[] = {
          "1f1b without a flush: an update after every micro-batch, weight versions stashed (--vertical-sync)",
      .order = order_pipedream,
      .asynchronous = true,
+     .versions = ir::WeightVersions::kPerItem,
      .choices = kStashing},
     {.name = "pipedream-rr",
      .description = "pipedream with replicas that take micro-batches in turn (1F1B-RR)",
      .order = order_pipedream_rr,
      .asynchronous = true,
+     .versions = ir::WeightVersions::kPerItem,
      .takes_turns = true,
      .choices = kStashing},
     {.name = "2bw",
      .description = "1f1b without a flush, updates delayed by one so that two weight versions are enough (--update)",
      .order = order_2bw,
      .asynchronous = true,
-     .choices = kUpdate,
-     .delays_updates = true},
+     .versions = ir::WeightVersions::kTwo,
+     .choices = kUpdate},
     {.name = "data-parallel",
      .description = "replicas of the whole model, one synchronous update",
      .order = order_data_parallel,
@@ -137,6 +139,11 @@ Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, 
                         "; --contrastive micro-batch and --batchnorm micro-batch work on each micro-batch alone"));
   if (other_sizes == OtherSizes::kTaken) return Ok{};
   return refused(policy, "stages have different micro-batch sizes", "give all stages one size");
+}
+
+ir::PlanGraph with_versions_of(std::string_view policy, ir::PlanGraph graph) {
+  if (const Policy* known = find_policy(policy)) graph.versions = known->versions;
+  return graph;
 }
 
 std::span<const Policy> all_policies() { return kPolicies; }

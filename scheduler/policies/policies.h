@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ir/cluster.h"
+#include "ir/plan_graph.h"
 #include "ir/stage_shape.h"
 #include "scheduler/policies/compute_order.h"
 
@@ -71,6 +72,8 @@ struct Policy {
   StageShape shape = StageShape::kAny;
   /// Weights change inside the step. Only stages with trainable weights have versions, in standalone schedules too.
   bool asynchronous = false;
+  /// Updates are delayed where these are two.
+  ir::WeightVersions versions = ir::WeightVersions::kOne;
   /// Forwards only: takes the stage graph as without_backward leaves it.
   bool forward_only = false;
   /// Takes the best order of the other policies.
@@ -78,14 +81,15 @@ struct Policy {
   /// Replicas take whole micro-batches in turn instead of dividing each.
   bool takes_turns = false;
   PolicyChoices choices = {};
-  /// Updates are delayed until no pass needs more than two versions of the weights (2bw).
-  bool delays_updates = false;
   /// Passes start as late as they may without making the step longer, which holds less at once (zb-2p).
   bool delays_starts = false;
 };
 
 /// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.
 StageGraph without_backward(StageGraph graph);
+
+/// The graph as planners see it whose plans the policy orders; that of an unknown policy as it is.
+ir::PlanGraph with_versions_of(std::string_view policy, ir::PlanGraph graph);
 
 std::span<const Policy> all_policies();
 /// Null where no policy has the name.

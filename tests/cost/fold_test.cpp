@@ -19,10 +19,12 @@ ir::PlanGraph training_chain(bool along) {
   graph.batch = Samples(4);
   for (size_t i = 0; i < 6; ++i) {
     const bool backward = i >= 3;
-    const PlanNodeId id = graph.nodes.push_back({.label = ModelText(std::to_string(i)),
-                                                 .forward = per_sample(backward ? 0 : 1),
-                                                 .input_gradient = per_sample(backward ? 2 : 0),
-                                                 .is_backward = backward});
+    ir::PlanNode node;
+    node.label = ModelText(std::to_string(i));
+    node.forward = per_sample(backward ? 0 : 1);
+    node.input_gradient = per_sample(backward ? 2 : 0);
+    node.is_backward = backward;
+    const PlanNodeId id = graph.nodes.push_back(std::move(node));
     graph.file_order.nodes.push_back(id);
     if (!backward) graph.colocated.push_back({id, PlanNodeId(3 + i)});
   }
@@ -75,7 +77,7 @@ TEST_CASE("nodes of one set cannot be in two stages") {
 
 TEST_CASE("sets on a cycle become one node, numbered by the order of the file") {
   ir::PlanGraph graph;
-  for (size_t i = 0; i < 4; ++i) graph.nodes.push_back({.forward = per_sample(1)});
+  for (size_t i = 0; i < 4; ++i) graph.nodes.push_back({{.forward = per_sample(1)}});
   for (size_t i = 0; i < 3; ++i)
     graph.values.push_back({.producer = PlanNodeId(i), .readers = {PlanNodeId(i + 1)}, .bytes = per_sample(1)});
   graph.file_order.nodes = {PlanNodeId(3), PlanNodeId(0), PlanNodeId(1), PlanNodeId(2)};
@@ -93,7 +95,9 @@ TEST_CASE("a stage of a tensor-parallel degree pays its collectives where its ed
     ir::NodeAlternative way{.degree = 2, .seconds = {per_sample(1), per_sample(2), {}}};
     if (i > 0) way.from = {{PlanNodeId(i - 1), 40}};
     if (i < 2) way.to = {{PlanNodeId(i + 1), 20}};
-    graph.nodes.push_back({.forward = per_sample(9), .alternatives = {{.degree = 1}, way}});
+    ir::PlanNode node{{.forward = per_sample(9)}};
+    node.alternatives = {{.degree = 1}, way};
+    graph.nodes.push_back(std::move(node));
     if (i > 0)
       graph.values.push_back({.producer = PlanNodeId(i - 1), .readers = {PlanNodeId(i)}, .bytes = per_sample(8)});
   }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
 #include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
 
@@ -75,11 +77,35 @@ TEST_CASE("the search leaves room for the versions of weights that asynchronous 
     flags.insert(flags.end(), {"--devices", "4", "--planner", "graphpipe"});
     return plan_chain(folder, flags);
   };
-  const std::string memory = scarce_memory(planned({}), 70);
-  // Searches that go by at least the memory there is find no plan of 16 batches that fits.
-  const nlohmann::json plan = planned({"--memory", memory, "--drain-every", "16"});
-  CHECK(plan["drain_every"] == 16);
-  for (const int64_t bytes : plan["peak_bytes"]) CHECK(bytes <= std::stoll(memory));
+  const nlohmann::json free = planned({});
+  for (const int percent : {70, 75, 80}) {
+    CAPTURE(percent);
+    const std::string memory = scarce_memory(free, percent);
+    const nlohmann::json plan = planned({"--memory", memory, "--drain-every", "16"});
+    CHECK(plan["drain_every"] == 16);
+    for (const int64_t bytes : plan["peak_bytes"]) CHECK(bytes <= std::stoll(memory));
+  }
+}
+
+TEST_CASE("the memory that a refusal says is missing is enough, and less is not") {
+  const TemporaryFolder folder;
+  write_chain(folder);
+  const auto planned = [&](int64_t memory) {
+    return ask({"plan", folder / "chain.onnx", "--loss", "mse:y,t", "--batch", "64", "--cluster", "summit",
+                "--optimizer", "adam", "--devices", "4", "--memory", std::to_string(memory), "-q"});
+  };
+  constexpr int64_t kMemory = 12'000'000;
+  const Answer refused = planned(kMemory);
+  REQUIRE(refused.code == 4);
+  const std::string words = "the one that comes closest needs ";
+  const size_t at = refused.err.find(words);
+  REQUIRE(at != std::string::npos);
+  double lacking = 0;
+  std::string unit;
+  std::istringstream(refused.err.substr(at + words.size())) >> lacking >> unit;
+  const double bytes = lacking * (unit == "MiB" ? 1024 * 1024 : 1);
+  CHECK(planned(kMemory + static_cast<int64_t>(1.01 * bytes)).code == 0);
+  CHECK(planned(kMemory + static_cast<int64_t>(0.8 * bytes)).code == 4);
 }
 
 TEST_CASE("planners are compared at one number of batches between two drains") {
