@@ -103,6 +103,18 @@ TEST_CASE("memory counts weights, gradients, optimizer state, and the stash of w
   CHECK(memory_shortfall(plan, small, flight) == Bytes(7));
 }
 
+TEST_CASE("memory counts further versions of trained weights: one, or one for each item in flight but the first") {
+  ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
+  const auto bytes = [&](ir::WeightVersions versions, int64_t in_flight) {
+    graph.versions = versions;
+    return stage_memory(one_stage_per_node(graph, Samples(2)), StageId(0u), Samples(in_flight)).versions;
+  };
+  CHECK(bytes(ir::WeightVersions::kOne, 6) == Bytes(0));
+  CHECK(bytes(ir::WeightVersions::kTwo, 6) == Bytes(100));
+  CHECK(bytes(ir::WeightVersions::kPerItem, 6) == Bytes(200));
+  CHECK(bytes(ir::WeightVersions::kPerItem, 2) == Bytes(0));
+}
+
 TEST_CASE("each replica has room for a bucket, or the chunks on their way to it, while gradients are summed") {
   constexpr int64_t kChunk = wire::kChunkBytes;
   const ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));

@@ -66,9 +66,10 @@ std::optional<Case> random_case(uint64_t seed, Shape shape) {
 }
 
 /// The peaks of the schedule that runs with these numbers, per program; empty where there is none.
-std::vector<DeviceMemory> scheduled(const Case& c, const IdMap<StageId, Samples>& numbers, Schedule& schedule) {
+std::vector<DeviceMemory> scheduled(const Case& c, const Policy& policy, const IdMap<StageId, Samples>& numbers,
+                                    Schedule& schedule) {
   const PolicyRequest request{.graph = c.graph, .cluster = c.cluster, .in_flight = numbers};
-  auto compute = find_policy("kfkb")->order(request);
+  auto compute = policy.order(request);
   if (!compute.ok()) return {};
   auto full = insert_transfers(c.graph, std::move(*compute));
   if (!full.ok()) return {};
@@ -76,16 +77,20 @@ std::vector<DeviceMemory> scheduled(const Case& c, const IdMap<StageId, Samples>
   return memory_of(c.graph, schedule, {.optimizer_state_per_weight_byte = c.graph.optimizer_state_per_weight_byte});
 }
 
-int count_too_small(Shape shape, uint64_t seeds, double& largest_ratio) {
+int count_too_small(Shape shape, uint64_t seeds, double& largest_ratio, std::string_view name = "kfkb") {
+  const Policy& policy = *find_policy(name);
   int cases = 0;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
-    const auto c = random_case(seed, shape);
+    auto c = random_case(seed, shape);
     if (!c) continue;
     CAPTURE(seed);
+    c->graph.versions = policy.versions;
+    if (policy.asynchronous) c->graph = *ir::with_batches(std::move(c->graph), 2);
     const IdMap<StageId, Samples> numbers = in_flight_of({.graph = c->graph, .cluster = c->cluster});
     const auto planned = cost::peak_memory(c->graph, c->cluster, numbers);
     Schedule schedule;
-    const std::vector<DeviceMemory> memory = scheduled(*c, numbers, schedule);
+    const std::vector<DeviceMemory> memory = scheduled(*c, policy, numbers, schedule);
+    if (memory.empty() && policy.asynchronous) continue;  // updates that the batch is too short for
     REQUIRE_FALSE(memory.empty());
     ++cases;
     for (size_t p = 0; p < memory.size(); ++p) {
@@ -113,6 +118,15 @@ TEST_CASE("a plan's memory is never below its schedule's peak: any sizes, k, rep
   CHECK(count_too_small(Shape::kAny, 400, ratio) > 300);
   // Not far above either: the worst of these graphs, where messages are as large as the stash, has 2.7 times the peak.
   CHECK(ratio < 3);
+}
+
+TEST_CASE("a plan's memory is never below the peak of a schedule that keeps versions of the weights") {
+  for (const char* policy : {"pipedream", "2bw"}) {
+    CAPTURE(policy);
+    double ratio = 1;
+    CHECK(count_too_small(Shape::kEqual, 400, ratio, policy) > 300);
+    CHECK(ratio < 3);
+  }
 }
 
 namespace {
@@ -187,8 +201,8 @@ TEST_CASE("counted items: an update's gradients are there until the next has ste
 
 TEST_CASE("counted items: a reduction for an update of another replica's gradients makes a sum of all weights") {
   const DeviceMemory memory = counted("parameter-server", Bytes(0), 2);
-  // When the fourth update is reduced, beside the weights and the bucket: the sums of all four, since only the first has
-  // stepped, and its own stay until the second has.
+  // When the fourth update is reduced, beside the weights and the bucket: the sums of all four, since only the first
+  // has stepped, and its own stay until the second has.
   CHECK(memory.peak == Bytes(600));
   CHECK(held_at_end(memory) == Bytes(200));
 }
