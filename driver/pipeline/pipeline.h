@@ -53,7 +53,7 @@ struct Pipeline {
   /// Of asynchronous schedules.
   std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.
-  std::optional<MultiStageAlternative> beside;
+  std::optional<MultiStageAlternative> multi_stage;
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
 };

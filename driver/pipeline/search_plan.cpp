@@ -25,11 +25,11 @@ void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
   const auto built = scheduler::build_schedule(*stages, pipeline.plan.cluster,
                                                build_options(pipeline.plan.policy, pipeline.priced, pipeline.order));
   if (!built) return;
-  pipeline.beside = {.stages = stages->stages.size(),
+  pipeline.multi_stage = {.stages = stages->stages.size(),
                      .micro_batch = assignment.choice[ir::StageId(0u)].micro_batch.count,
                      .step_seconds = built->step_seconds()};
   for (const scheduler::DeviceMemory& memory : built->memory)
-    pipeline.beside->peak_bytes = std::max(pipeline.beside->peak_bytes, memory.peak.count);
+    pipeline.multi_stage->peak_bytes = std::max(pipeline.multi_stage->peak_bytes, memory.peak.count);
 }
 
 /// How long plans are compared by their own code and order where one fits, and where none does so far.
@@ -130,13 +130,13 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   const double step = pipeline.built.step_seconds();
   const partitioner::OwnObjective objective = pipeline.objective;
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
-  const std::optional<MultiStageAlternative> beside = std::exchange(pipeline.beside, std::nullopt);
+  const std::optional<MultiStageAlternative> multi_stage = std::exchange(pipeline.multi_stage, std::nullopt);
   const Status found = plan_for(pipeline, options, slack, search);
   if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
   if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
   pipeline.plan.schedule.reset();
-  pipeline.beside = beside;
+  pipeline.multi_stage = multi_stage;
   pipeline.objective = objective;
   return derive(pipeline);
 }
@@ -189,7 +189,7 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   const ir::Assignment found = pipeline.plan.assignment;
   GP_TRY_VOID(take(partitioner::hill_climb(request, found, kMaxClimbed, deadline)));
   if (pipeline.plan.assignment == found) return Ok{};
-  pipeline.beside.reset();
+  pipeline.multi_stage.reset();
   pipeline.objective.objective = cost::bottleneck_time_per_sample(pipeline.stages, pipeline.plan.cluster);
   return Ok{};
 }

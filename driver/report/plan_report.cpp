@@ -91,22 +91,22 @@ int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
 }
 
 /// The best plan of several stages that was found, where the plan is plain data parallelism.
-std::string beside_text(const Pipeline& pipeline) {
-  if (!pipeline.beside) return "";
-  const MultiStageAlternative& beside = *pipeline.beside;
+std::string multi_stage_text(const Pipeline& pipeline) {
+  if (!pipeline.multi_stage) return "";
+  const MultiStageAlternative& best = *pipeline.multi_stage;
   const double step = pipeline.built.step_seconds();
   return fmt::format(
       "data parallelism is fastest; the best plan of several stages found ({} stages, micro-batch {}) takes {}, {:.2f} "
       "times as long, and {} on its fullest device (this one {})\n",
-      beside.stages, beside.micro_batch, human_seconds(beside.step_seconds), beside.step_seconds / step,
-      human_bytes(static_cast<double>(beside.peak_bytes)),
+      best.stages, best.micro_batch, human_seconds(best.step_seconds), best.step_seconds / step,
+      human_bytes(static_cast<double>(best.peak_bytes)),
       human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
 }
 
-JsonObject beside_json(const MultiStageAlternative& beside) {
+JsonObject multi_stage_json(const MultiStageAlternative& best) {
   JsonObject object;
-  object.add("stages", beside.stages).add("micro_batch", beside.micro_batch);
-  return object.add("simulated_step", beside.step_seconds).add("peak_bytes", beside.peak_bytes);
+  object.add("stages", best.stages).add("micro_batch", best.micro_batch);
+  return object.add("simulated_step", best.step_seconds).add("peak_bytes", best.peak_bytes);
 }
 
 JsonObject machine_json(const Pipeline& pipeline) {
@@ -207,7 +207,7 @@ std::string plan_text(const Pipeline& pipeline) {
   out += fmt::format("lower bound: {} for this plan (gap {:.1f} %), {} for any plan on these devices (gap {:.1f} %)\n",
                      human_seconds(pipeline.step_bound), 100 * gap(step, pipeline.step_bound),
                      human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
-  out += beside_text(pipeline);
+  out += multi_stage_text(pipeline);
   out += "limited by " + limit_of(pipeline).sentence + "\n";
   std::vector<Bytes> peaks;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak);
@@ -259,7 +259,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   if (!pipeline.machine.sentence.empty()) object.add("machine", machine_json(pipeline));
   if (const double shared = step_on_cores(pipeline); shared > pipeline.built.step_seconds())
     object.add("step_on_cores", shared);
-  if (pipeline.beside) object.add("best_stage_graph", beside_json(*pipeline.beside));
+  if (pipeline.multi_stage) object.add("best_stage_graph", multi_stage_json(*pipeline.multi_stage));
   object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
   if (!pipeline.arenas.empty()) object.add("arena_bytes", counts(pipeline.arenas));
   const cost::Limit limit = limit_of(pipeline);

@@ -105,7 +105,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   pipeline.order.drain_every = plan.order.drain_every;
   pipeline.plan.schedule.reset();
   pipeline.search_seconds = 0;
-  pipeline.beside.reset();
+  pipeline.multi_stage.reset();
   GP_TRY_VOID(search_plan(pipeline, plan, nullptr));
   contender.own = pipeline.objective;
   contender.search_seconds = pipeline.search_seconds;

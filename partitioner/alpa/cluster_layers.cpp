@@ -36,7 +36,7 @@ void thin_out(Line& line) {
 }
 
 Line line_of(const UnitPrices& prices) {
-  Line line{.order = topological_rows(prices)};
+  Line line{.order = topological_layers(prices)};
   line.work = {0};
   std::vector<size_t> position(prices.size(), 0);
   for (size_t i = 0; i < line.order.size(); ++i) {
@@ -46,9 +46,9 @@ Line line_of(const UnitPrices& prices) {
   std::vector<size_t> last = position;
   for (const auto& [from, to] : prices.edges) last[from] = std::max(last[from], position[to]);
   std::vector<double> change(line.order.size() + 2, 0);
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    change[position[row] + 1] += prices.output_bytes[row];
-    change[last[row] + 1] -= prices.output_bytes[row];
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
+    change[position[layer] + 1] += prices.output_bytes[layer];
+    change[last[layer] + 1] -= prices.output_bytes[layer];
   }
   line.crossing = {0};
   for (size_t i = 1; i <= line.order.size(); ++i) line.crossing.push_back(line.crossing.back() + change[i]);

@@ -229,22 +229,22 @@ class Alpa {
     int devices = devices_;
     for (; stages > 0; --stages) {
       const Best step = best(stages, from, devices);
-      std::vector<uint32_t> rows;
+      std::vector<uint32_t> layers;
       std::vector<int> variants;
       for (; from < step.end; ++from)
-        for (const uint32_t row : clusters_[from]) {
-          rows.push_back(row);
-          variants.push_back(variant(row, *step.config));
+        for (const uint32_t layer : clusters_[from]) {
+          layers.push_back(layer);
+          variants.push_back(variant(layer, *step.config));
         }
-      add_stage(prices_, rows, on_devices(devices_ - devices, step.config->replicas, step.config->degree), variants,
+      add_stage(prices_, layers, on_devices(devices_ - devices, step.config->replicas, step.config->degree), variants,
                 plan);
       devices -= step.config->devices;
     }
     return plan;
   }
 
-  int variant(uint32_t row, const Config& config) const {
-    const auto ways = alternatives_of(prices_.node(row), config.degree);
+  int variant(uint32_t layer, const Config& config) const {
+    const auto ways = alternatives_of(prices_.node(layer), config.degree);
     return ways.empty() || !config.last_variant ? 0 : static_cast<int>(ways.size()) - 1;
   }
 

@@ -56,12 +56,12 @@ class AutoPlanner {
     };
     // With a plan at hand, a planner that is asked when the time is over would only time its first one.
     const auto is_over = [&] { return best && deadline_.passed(); };
-    for (const PlannerEntry* row : rows_asked(AskedByAuto::kFirst))
-      if (!is_over()) take(ask(*row, rest_of(best)));
+    for (const PlannerEntry* entry : planners_asked(AskedByAuto::kFirst))
+      if (!is_over()) take(ask(*entry, rest_of(best)));
     if (best) start_from(*best);
     on_kinds_alone(best);
     if (!is_over())
-      for (auto& answer : ask_side_by_side(rows_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
+      for (auto& answer : ask_side_by_side(planners_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
     // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
     // 2bw's limits on depth and devices.
     if (!is_over()) take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
@@ -89,23 +89,23 @@ class AutoPlanner {
   }
 
  private:
-  std::vector<Result<PlanAnswer>> ask_side_by_side(const std::vector<const PlannerEntry*>& rows,
+  std::vector<Result<PlanAnswer>> ask_side_by_side(const std::vector<const PlannerEntry*>& entries,
                                                    const PlanRequest& request) const {
-    std::vector<Result<PlanAnswer>> answers(rows.size(), Diagnostic{.code = Code::kInterrupted});
-    run_tasks(rows.size(), request.threads, [&](size_t i) {
+    std::vector<Result<PlanAnswer>> answers(entries.size(), Diagnostic{.code = Code::kInterrupted});
+    run_tasks(entries.size(), request.threads, [&](size_t i) {
       PlanRequest rest = request;
       rest.time_limit = time_left();
-      answers[i] = ask(*rows[i], rest);
+      answers[i] = ask(*entries[i], rest);
     });
     return answers;
   }
   /// One stage with a replica on every device is not what a request for stages or replicas means.
-  std::vector<const PlannerEntry*> rows_asked(AskedByAuto when) const {
+  std::vector<const PlannerEntry*> planners_asked(AskedByAuto when) const {
     const bool may_be_one_stage = request_.replication && request_.replicas.empty() && !request_.stages;
-    std::vector<const PlannerEntry*> rows;
-    for (const PlannerEntry& row : planners())
-      if (row.asked == when && (may_be_one_stage || !row.traits.is_one_stage)) rows.push_back(&row);
-    return rows;
+    std::vector<const PlannerEntry*> entries;
+    for (const PlannerEntry& entry : planners())
+      if (entry.asked == when && (may_be_one_stage || !entry.traits.is_one_stage)) entries.push_back(&entry);
+    return entries;
   }
   double time_left() const { return std::max(0.0, request_.time_limit - watch_.seconds()); }
   /// The request with the remaining time and the best step so far.

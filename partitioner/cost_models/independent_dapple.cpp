@@ -62,7 +62,7 @@ class DappleScore {
 
   double seconds(size_t s) const {
     double sum = 0;
-    for (const uint32_t row : members_[s]) sum += batches() * prices_.seconds[row];
+    for (const uint32_t layer : members_[s]) sum += batches() * prices_.seconds[layer];
     return sum;
   }
 
@@ -94,11 +94,11 @@ class DappleScore {
   double reduction(size_t s) const {
     const std::vector<int> devices = devices_of(s);
     double bytes = 0;
-    for (const uint32_t row : members_[s]) bytes += prices_.weight_bytes[row];
+    for (const uint32_t layer : members_[s]) bytes += prices_.weight_bytes[layer];
     if (request_.has("D4") && s + 1 < members_.size())
-      for (const uint32_t row : topological_order(prices_.size(), prices_.edges))
-        if (members_[s + 1].contains(row)) {
-          bytes += prices_.weight_bytes[row];
+      for (const uint32_t layer : topological_order(prices_.size(), prices_.edges))
+        if (members_[s + 1].contains(layer)) {
+          bytes += prices_.weight_bytes[layer];
           break;
         }
     if (devices.size() < 2) return 0;

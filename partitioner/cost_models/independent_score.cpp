@@ -11,14 +11,14 @@ namespace {
 
 // One part of a level's chain: a stage at the innermost level, a group of stages further out.
 struct ChainPart {
-  LayerSet rows;
+  LayerSet layers;
   double seconds = 0;
   int replicas = 1;
 };
 
-double sum_of(const std::vector<double>& column, const LayerSet& rows) {
+double sum_of(const std::vector<double>& column, const LayerSet& layers) {
   double sum = 0;
-  for (const uint32_t row : rows) sum += column[row];
+  for (const uint32_t layer : layers) sum += column[layer];
   return sum;
 }
 
@@ -46,33 +46,33 @@ class ChainScore {
     return replicas;
   }
 
-  LayerSet rows_between(int first, int last) const {
-    LayerSet rows;
+  LayerSet layers_between(int first, int last) const {
+    LayerSet layers;
     for (int s = first; s < last; ++s)
-      rows.insert(members_[static_cast<size_t>(s)].begin(), members_[static_cast<size_t>(s)].end());
-    return rows;
+      layers.insert(members_[static_cast<size_t>(s)].begin(), members_[static_cast<size_t>(s)].end());
+    return layers;
   }
 
   // Seconds of stages [first, last) as one chain of parts at a level; level 0 is the innermost.
   double seconds_of(int level, int first, int last) {
-    std::vector<ChainPart> row;
+    std::vector<ChainPart> chain;
     if (level == 0) {
       for (int s = first; s < last; ++s) {
-        const LayerSet rows = rows_between(s, s + 1);
-        row.push_back({.rows = rows, .seconds = sum_of(prices_.seconds, rows), .replicas = replicas_of(s)});
+        const LayerSet layers = layers_between(s, s + 1);
+        chain.push_back({.layers = layers, .seconds = sum_of(prices_.seconds, layers), .replicas = replicas_of(s)});
       }
     } else {
       bool grouped = false;
       for (const StageGroup& group : answer_.groups) {
         if (group.level != level || group.first < first || group.first >= last) continue;
         grouped = true;
-        row.push_back({.rows = rows_between(group.first, group.first + group.count),
-                       .seconds = seconds_of(level - 1, group.first, group.first + group.count),
-                       .replicas = group.replicas});
+        chain.push_back({.layers = layers_between(group.first, group.first + group.count),
+                         .seconds = seconds_of(level - 1, group.first, group.first + group.count),
+                         .replicas = group.replicas});
       }
       if (!grouped) return seconds_of(level - 1, first, last);
     }
-    return chain_seconds(level, row, rows_between(0, first));
+    return chain_seconds(level, chain, layers_between(0, first));
   }
 
   double links(int level, bool first) const {
@@ -84,34 +84,34 @@ class ChainScore {
     return count;
   }
 
-  double chain_seconds(int level, const std::vector<ChainPart>& row, LayerSet before) {
+  double chain_seconds(int level, const std::vector<ChainPart>& chain, LayerSet before) {
     const double rate = request_.machine.levels[static_cast<size_t>(level)].bandwidth;
     double worst = 0;
-    for (size_t p = 0; p < row.size(); ++p) {
-      const double d = row[p].replicas;
-      const double moved = model_.reduction_factor * sum_of(prices_.weight_bytes, row[p].rows) * (d - 1) / d;
-      double time = (row[p].seconds + moved / (rate * links(level, p == 0))) / d;
+    for (size_t p = 0; p < chain.size(); ++p) {
+      const double d = chain[p].replicas;
+      const double moved = model_.reduction_factor * sum_of(prices_.weight_bytes, chain[p].layers) * (d - 1) / d;
+      double time = (chain[p].seconds + moved / (rate * links(level, p == 0))) / d;
       const double in = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
-      before.insert(row[p].rows.begin(), row[p].rows.end());
+      before.insert(chain[p].layers.begin(), chain[p].layers.end());
       const double out = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
-      const bool pays_in = p > 0, at_end = p + 1 == row.size();
+      const bool pays_in = p > 0, at_end = p + 1 == chain.size();
       const bool pays_out = p > 0 && (model_.group_end_pays_twice || !at_end);
       if (pays_in) time = std::max(time, in);
       if (pays_out) time = std::max(time, out);
       worst = std::max(worst, time);
-      note_memory(row, p);
+      note_memory(chain, p);
     }
     return worst;
   }
 
-  void note_memory(const std::vector<ChainPart>& row, size_t p) {
+  void note_memory(const std::vector<ChainPart>& chain, size_t p) {
     const bool from = model_.copies == CopiesRule::kFrom;
     if (!from && model_.copies != CopiesRule::kAfter) return;
     int devices = 0;
-    for (size_t q = from ? p : p + 1; q < row.size(); ++q) devices += row[q].replicas;
-    const int copies = (devices + row[p].replicas - 1) / row[p].replicas;
-    score_.memory = std::max(score_.memory, copies * (sum_of(prices_.weight_bytes, row[p].rows) +
-                                                      sum_of(prices_.output_bytes, row[p].rows)));
+    for (size_t q = from ? p : p + 1; q < chain.size(); ++q) devices += chain[q].replicas;
+    const int copies = (devices + chain[p].replicas - 1) / chain[p].replicas;
+    score_.memory = std::max(score_.memory, copies * (sum_of(prices_.weight_bytes, chain[p].layers) +
+                                                      sum_of(prices_.output_bytes, chain[p].layers)));
   }
 
   const UnitRequest& request_;
@@ -149,11 +149,11 @@ class StageScore {
   /// Seconds of one stage.
   double seconds(size_t s) {
     double work = 0, weights = 0;
-    for (const uint32_t row : members_[s]) {
-      const ir::NodeAlternative* run = chosen(s, row);
-      work += is_on_cpu(s) ? prices_.cpu_seconds[row] : run ? all_of(*run) : prices_.seconds[row];
-      weights += run ? run->weight_bytes : prices_.weight_bytes[row];
-      if (stage(s).recompute && !is_on_cpu(s)) work += forward_again(row, run);
+    for (const uint32_t layer : members_[s]) {
+      const ir::NodeAlternative* run = chosen(s, layer);
+      work += is_on_cpu(s) ? prices_.cpu_seconds[layer] : run ? all_of(*run) : prices_.seconds[layer];
+      weights += run ? run->weight_bytes : prices_.weight_bytes[layer];
+      if (stage(s).recompute && !is_on_cpu(s)) work += forward_again(layer, run);
     }
     const double d = replicas(s);
     if (is_on_cpu(s)) return work / d;
@@ -180,13 +180,13 @@ class StageScore {
   bool is_on_cpu(size_t s) const {
     return static_cast<int>(stage(s).devices.front().index()) >= request_.machine.devices();
   }
-  size_t stage_of(uint32_t row) const { return plan_.stage_of[prices_.nodes[row]].index(); }
+  size_t stage_of(uint32_t layer) const { return plan_.stage_of[prices_.nodes[layer]].index(); }
 
   /// The alternative that the plan names, or the first of the stage's degree.
-  const ir::NodeAlternative* chosen(size_t s, uint32_t row) const {
-    const auto& ways = prices_.node(row).alternatives;
+  const ir::NodeAlternative* chosen(size_t s, uint32_t layer) const {
+    const auto& ways = prices_.node(layer).alternatives;
     if (ways.empty()) return nullptr;
-    if (!plan_.alternative.empty()) return &ways.at(static_cast<size_t>(plan_.alternative[prices_.nodes[row]]));
+    if (!plan_.alternative.empty()) return &ways.at(static_cast<size_t>(plan_.alternative[prices_.nodes[layer]]));
     for (const ir::NodeAlternative& way : ways)
       if (way.degree == stage(s).degree) return &way;
     return nullptr;
@@ -196,9 +196,9 @@ class StageScore {
     return way.seconds.forward.at(1.0) + way.seconds.input_gradient.at(1.0) + way.seconds.weight_gradient.at(1.0);
   }
 
-  double forward_again(uint32_t row, const ir::NodeAlternative* run) const {
+  double forward_again(uint32_t layer, const ir::NodeAlternative* run) const {
     if (run != nullptr) return all_of(*run) / 3;
-    return prices_.forward[row] > 0 ? prices_.forward[row] : prices_.seconds[row] / 3;
+    return prices_.forward[layer] > 0 ? prices_.forward[layer] : prices_.seconds[layer] / 3;
   }
 
   using Messages = std::map<std::pair<uint32_t, size_t>, double>;
@@ -245,8 +245,8 @@ class StageScore {
 
   double edge_bytes(size_t s) const {
     double bytes = 0;
-    const auto collective = [&](uint32_t row, uint32_t neighbour, bool to) {
-      const ir::NodeAlternative* run = chosen(s, row);
+    const auto collective = [&](uint32_t layer, uint32_t neighbour, bool to) {
+      const ir::NodeAlternative* run = chosen(s, layer);
       double extra = 0;
       if (run != nullptr)
         for (const auto& boundary : to ? run->to : run->from)
@@ -274,13 +274,13 @@ class StageScore {
     const auto in_flight = static_cast<double>(members_.size());
     double weights = 0, activations = 0;
     bool is_measured = false;
-    for (const uint32_t row : members_[s]) {
-      const ir::NodeAlternative* run = chosen(s, row);
-      weights += run ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
-      activations += run ? run->kept_bytes : prices_.output_bytes[row];
+    for (const uint32_t layer : members_[s]) {
+      const ir::NodeAlternative* run = chosen(s, layer);
+      weights += run ? run->fixed_bytes : 2 * prices_.weight_bytes[layer];
+      activations += run ? run->kept_bytes : prices_.output_bytes[layer];
       // At degree 1, alternative 0 is the plain node; any other is a measured form that keeps less.
       is_measured =
-          is_measured || (run != nullptr && !plan_.alternative.empty() && plan_.alternative[prices_.nodes[row]] > 0);
+          is_measured || (run != nullptr && !plan_.alternative.empty() && plan_.alternative[prices_.nodes[layer]] > 0);
     }
     double input = 0;
     for (const auto& [ends, bytes] : messages(s, true)) input += bytes;
@@ -295,9 +295,9 @@ class StageScore {
     const auto items = static_cast<double>((from_here + stage(s).devices.size() - 1) / stage(s).devices.size());
     double bytes = 0;
     const auto in_flight = static_cast<double>(members_.size() - s);
-    for (const uint32_t row : members_[s]) {
-      if (model_.copies == CopiesRule::kOnce) bytes += prices_.memory_bytes[row];
-      const ir::NodeAlternative* run = chosen(s, row);
+    for (const uint32_t layer : members_[s]) {
+      if (model_.copies == CopiesRule::kOnce) bytes += prices_.memory_bytes[layer];
+      const ir::NodeAlternative* run = chosen(s, layer);
       if (run == nullptr) continue;
       if (model_.copies == CopiesRule::kVariants) bytes += items * run->kept_bytes + run->fixed_bytes;
       if (model_.copies == CopiesRule::kStages) bytes += run->kept_bytes * in_flight / replicas(s) + run->fixed_bytes;
@@ -335,7 +335,7 @@ bool is_row(CutRule rule) {
 std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan) {
   std::vector<LayerSet> members(plan.choice.size());
   for (const ir::PlanNodeId node : prices.graph->node_ids())
-    members.at(plan.stage_of[node].index()).insert(prices.row_of[node]);
+    members.at(plan.stage_of[node].index()).insert(prices.layer_of[node]);
   return members;
 }
 
@@ -372,9 +372,9 @@ double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, Cut
 
 double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan) {
   double heaviest = 0;
-  for (const LayerSet& rows : members_of(prices, plan)) {
+  for (const LayerSet& layers : members_of(prices, plan)) {
     double block = 0;
-    for (const uint32_t row : rows) block += std::round(1e6 * prices.seconds[row]);
+    for (const uint32_t layer : layers) block += std::round(1e6 * prices.seconds[layer]);
     heaviest = std::max(heaviest, block);
   }
   return heaviest;

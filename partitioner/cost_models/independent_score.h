@@ -8,7 +8,7 @@
 
 namespace graphpipe::partitioner {
 
-/// The layers of a stage, by their rows.
+/// The layers of a stage.
 using LayerSet = std::set<uint32_t>;
 /// Of each stage. Needs: a plan that places every node.
 std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan);

@@ -6,30 +6,30 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Bytes that leave a downset of rows, by one of the two boundary rules.
+/// Bytes that leave a downset of layers, by one of the two boundary rules.
 double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
   BitSet charged(prices.size());
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    if (!before.contains(row)) continue;
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
+    if (!before.contains(layer)) continue;
     const auto inside = [&](uint32_t reader) { return before.contains(reader); };
     if (rule == CutRule::kBoundaryTensors) {
-      if (!std::ranges::all_of(dag.successors(row), inside)) charged.insert(row);
+      if (!std::ranges::all_of(dag.successors(layer), inside)) charged.insert(layer);
       continue;
     }
-    if (std::ranges::any_of(dag.successors(row), inside)) continue;  // another node before the boundary reads it
-    charged.insert(row);
+    if (std::ranges::any_of(dag.successors(layer), inside)) continue;  // another node before the boundary reads it
+    charged.insert(layer);
     BitSet ancestors(prices.size());
-    std::vector<uint32_t> found{row};
-    ancestors.insert(row);
+    std::vector<uint32_t> found{layer};
+    ancestors.insert(layer);
     for (size_t i = 0; i < found.size(); ++i)
       for (const uint32_t from : dag.predecessors(found[i]))
         if (ancestors.insert(from)) found.push_back(from);
     for (const uint32_t ancestor : found)
       for (const uint32_t reader : dag.successors(ancestor))
-        if (ancestor != row && !ancestors.contains(reader)) charged.insert(ancestor);
+        if (ancestor != layer && !ancestors.contains(reader)) charged.insert(ancestor);
   }
   double bytes = 0;
-  charged.for_each([&](size_t row) { bytes += prices.output_bytes[row]; });
+  charged.for_each([&](size_t layer) { bytes += prices.output_bytes[layer]; });
   return bytes;
 }
 
@@ -46,22 +46,22 @@ class LevelPricer {
         machine_(machine),
         model_(model),
         groups_(groups),
-        rows_(rows_of_stages(prices, plan)),
-        boundaries_(rows_.size() + 1, 0) {
+        layers_(layers_of_stages(prices, plan)),
+        boundaries_(layers_.size() + 1, 0) {
     const Dag dag(prices.size(), prices.edges);
     BitSet before(prices.size());
-    for (size_t s = 0; s < rows_.size(); ++s) {
+    for (size_t s = 0; s < layers_.size(); ++s) {
       const size_t devices = plan.choice[ir::StageId(s)].devices.size();
       stages_.push_back({static_cast<int>(s), 1, static_cast<int>(devices) / copies_around(groups, s)});
-      for (const uint32_t row : rows_[s]) before.insert(row);
-      if (model.cut != CutRule::kNone && s + 1 < rows_.size())
+      for (const uint32_t layer : layers_[s]) before.insert(layer);
+      if (model.cut != CutRule::kNone && s + 1 < layers_.size())
         boundaries_[s + 1] = boundary_bytes(prices, dag, before, model.cut);
     }
   }
 
   PlanPrice run() {
     price_.shortfall = -machine_.memory;
-    price_.stages.resize(rows_.size());
+    price_.stages.resize(layers_.size());
     std::vector<Unit> units = stages_;
     std::vector<double> seconds;
     for (const Unit& stage : stages_) seconds.push_back(sum(stage, prices_.seconds));
@@ -70,10 +70,10 @@ class LevelPricer {
       const std::vector<Unit> parents = units_of_level(static_cast<int>(level) + 1);
       std::vector<double> outer;
       for (const Unit& parent : parents) {
-        std::vector<size_t> row;
+        std::vector<size_t> chain;
         for (size_t u = 0; u < units.size(); ++u)
-          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) row.push_back(u);
-        outer.push_back(chain_time(level, links, units, seconds, row));
+          if (units[u].first >= parent.first && units[u].first < parent.first + parent.count) chain.push_back(u);
+        outer.push_back(chain_time(level, links, units, seconds, chain));
       }
       links = model_.links_of_all_levels ? links * machine_.levels[level].count : machine_.levels[level].count;
       units = parents;
@@ -89,25 +89,25 @@ class LevelPricer {
     std::vector<Unit> units;
     for (const StageGroup& group : groups_)
       if (group.level == level) units.push_back({group.first, group.count, group.replicas});
-    if (units.empty()) units.push_back({0, static_cast<int>(rows_.size()), 1});
+    if (units.empty()) units.push_back({0, static_cast<int>(layers_.size()), 1});
     return units;
   }
 
   double chain_time(size_t level, double links, const std::vector<Unit>& units, const std::vector<double>& seconds,
-                    const std::vector<size_t>& row) {
+                    const std::vector<size_t>& chain) {
     double slowest = 0;
     int later = 0;
-    for (const size_t u : row) later += units[u].replicas;
-    for (size_t position = 0; position < row.size(); ++position) {
-      const Unit& unit = units[row[position]];
+    for (const size_t u : chain) later += units[u].replicas;
+    for (size_t position = 0; position < chain.size(); ++position) {
+      const Unit& unit = units[chain[position]];
       later -= unit.replicas;
       const double d = unit.replicas, bandwidth = machine_.levels[level].bandwidth;
       const double wide = position == 0 || model_.parallel_links_everywhere ? links : 1;
       StagePrice price;
-      price.compute = seconds[row[position]] / d;
+      price.compute = seconds[chain[position]] / d;
       price.reduction =
           model_.reduction_factor * (d - 1) * sum(unit, prices_.weight_bytes) / (d * bandwidth * wide) / d;
-      const bool first = position == 0, last = position + 1 == row.size();
+      const bool first = position == 0, last = position + 1 == chain.size();
       double bytes = 0;
       if (!first) {
         bytes = boundaries_[static_cast<size_t>(unit.first)];
@@ -118,7 +118,7 @@ class LevelPricer {
       price.total = std::max(price.compute + price.reduction, price.traffic);
       price.memory = unit_memory(unit, later);
       price_.shortfall = std::max(price_.shortfall, price.memory - machine_.memory);
-      if (level == 0) price_.stages[row[position]] = price;
+      if (level == 0) price_.stages[chain[position]] = price;
       slowest = std::max(slowest, price.total);
     }
     return slowest;
@@ -134,7 +134,7 @@ class LevelPricer {
   double sum(const Unit& unit, const std::vector<double>& column) const {
     double total = 0;
     for (int s = unit.first; s < unit.first + unit.count; ++s)
-      for (const uint32_t row : rows_[static_cast<size_t>(s)]) total += column[row];
+      for (const uint32_t layer : layers_[static_cast<size_t>(s)]) total += column[layer];
     return total;
   }
 
@@ -142,7 +142,7 @@ class LevelPricer {
   const MachineLevels& machine_;
   const CostModel& model_;
   const std::span<const StageGroup> groups_;
-  const std::vector<std::vector<uint32_t>> rows_;
+  const std::vector<std::vector<uint32_t>> layers_;
   std::vector<Unit> stages_;
   std::vector<double> boundaries_;  // before each stage
   PlanPrice price_;

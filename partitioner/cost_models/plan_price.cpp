@@ -20,16 +20,17 @@ class StagePricer {
         machine_(machine),
         model_(model),
         dag_(prices.size(), prices.edges),
-        rows_(rows_of_stages(prices, plan)) {
-    for (uint32_t row = 0; row < prices.size(); ++row) stage_of_.push_back(plan.stage_of[prices.nodes[row]].index());
-    for (size_t s = 0; s < rows_.size(); ++s)
+        layers_(layers_of_stages(prices, plan)) {
+    for (uint32_t layer = 0; layer < prices.size(); ++layer)
+      stage_of_.push_back(plan.stage_of[prices.nodes[layer]].index());
+    for (size_t s = 0; s < layers_.size(); ++s)
       replicas_.push_back(static_cast<int>(choice(s).devices.size()) / copies_around(groups, s));
   }
 
   PlanPrice run() {
     price_.shortfall = -machine_.memory;
     collect_messages();
-    for (size_t s = 0; s < rows_.size(); ++s) price_.stages.push_back(stage_price(s));
+    for (size_t s = 0; s < layers_.size(); ++s) price_.stages.push_back(stage_price(s));
     for (const StagePrice& stage : price_.stages) price_.bottleneck = std::max(price_.bottleneck, stage.total);
     return std::move(price_);
   }
@@ -39,7 +40,7 @@ class StagePricer {
   bool is_on_cpu(size_t stage) const {
     return static_cast<int>(choice(stage).devices.front().index()) >= machine_.devices();
   }
-  const ir::NodeAlternative* chosen(uint32_t row) const { return chosen_alternative(prices_, plan_, row); }
+  const ir::NodeAlternative* chosen(uint32_t layer) const { return chosen_alternative(prices_, plan_, layer); }
 
   /// Bytes that a stage gets from others, and the seconds in which these and the gradients of what it sends arrive.
   struct Messages {
@@ -47,7 +48,7 @@ class StagePricer {
   };
 
   void collect_messages() {
-    messages_.resize(rows_.size());
+    messages_.resize(layers_.size());
     if (model_.cut != CutRule::kStageMessages && model_.copies != CopiesRule::kTwoVersions) return;
     std::map<std::pair<uint32_t, size_t>, double> sent;  // by producer and reading stage
     for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
@@ -89,10 +90,10 @@ class StagePricer {
 
   // The forward that a recomputing stage runs again, unless the file has measured that. Where a file does not tell
   // forward from backward, a third of the time is forward.
-  double second_forward(size_t stage, uint32_t row, const ir::NodeAlternative* run) const {
+  double second_forward(size_t stage, uint32_t layer, const ir::NodeAlternative* run) const {
     if (!choice(stage).recompute || is_on_cpu(stage)) return 0;
     if (run != nullptr) return run->seconds.total(1) / 3;
-    return prices_.forward[row] > 0 ? prices_.forward[row] : prices_.seconds[row] / 3;
+    return prices_.forward[layer] > 0 ? prices_.forward[layer] : prices_.seconds[layer] / 3;
   }
 
   double total(const StagePrice& price) const {
@@ -111,14 +112,14 @@ class StagePricer {
     StagePrice price;
     double weights = 0, traffic = 0;
     const bool on_cpu = is_on_cpu(stage);
-    for (const uint32_t row : rows_[stage]) {
-      const ir::NodeAlternative* run = chosen(row);
-      price.compute += on_cpu           ? prices_.cpu_seconds[row]
+    for (const uint32_t layer : layers_[stage]) {
+      const ir::NodeAlternative* run = chosen(layer);
+      price.compute += on_cpu           ? prices_.cpu_seconds[layer]
                        : run != nullptr ? run->seconds.total(1)
-                                        : prices_.seconds[row];
-      price.compute += second_forward(stage, row, run);
-      weights += run != nullptr ? run->weight_bytes : prices_.weight_bytes[row];
-      traffic += node_traffic(stage, row, run);
+                                        : prices_.seconds[layer];
+      price.compute += second_forward(stage, layer, run);
+      weights += run != nullptr ? run->weight_bytes : prices_.weight_bytes[layer];
+      traffic += node_traffic(stage, layer, run);
     }
     const double replicas = replicas_[stage], bandwidth = bandwidth_within(choice(stage));
     price.compute /= replicas;
@@ -144,23 +145,23 @@ class StagePricer {
   }
 
   // kStageEdges: bytes. kStageTransfers: seconds; a tensor that enters is charged at its first reader in the stage.
-  double node_traffic(size_t stage, uint32_t row, const ir::NodeAlternative* run) {
+  double node_traffic(size_t stage, uint32_t layer, const ir::NodeAlternative* run) {
     double traffic = 0;
     if (model_.cut == CutRule::kStageEdges) {
       if (edges_of_.empty()) index_edges();
-      for (const size_t edge : edges_of_[row]) {
+      for (const size_t edge : edges_of_[layer]) {
         const auto [from, to] = prices_.edges[edge];
-        const uint32_t other = from == row ? to : from;
+        const uint32_t other = from == layer ? to : from;
         if (stage_of_[other] == stage) continue;
         double bytes = prices_.edge_bytes[edge];
-        if (run != nullptr) bytes += collective_bytes(from == row ? run->to : run->from, other);
+        if (run != nullptr) bytes += collective_bytes(from == layer ? run->to : run->from, other);
         traffic += 2 * bytes;
       }
     } else if (model_.cut == CutRule::kStageTransfers) {
       const auto outside = [&](uint32_t other) { return stage_of_[other] != stage; };
-      if (std::ranges::any_of(dag_.successors(row), outside)) traffic += prices_.transfer_seconds[row];
-      for (const uint32_t from : dag_.predecessors(row))
-        if (outside(from) && first_reader(from, stage) == row) traffic += prices_.transfer_seconds[from];
+      if (std::ranges::any_of(dag_.successors(layer), outside)) traffic += prices_.transfer_seconds[layer];
+      for (const uint32_t from : dag_.predecessors(layer))
+        if (outside(from) && first_reader(from, stage) == layer) traffic += prices_.transfer_seconds[from];
     }
     return traffic;
   }
@@ -181,11 +182,11 @@ class StagePricer {
     const double enters = messages_[stage].in;
     double memory = 0, kept = 0;
     bool is_smaller = false;
-    for (const uint32_t row : rows_[stage]) {
-      const ir::NodeAlternative* run = chosen(row);
-      memory += run != nullptr ? run->fixed_bytes : 2 * prices_.weight_bytes[row];
-      kept += run != nullptr ? run->kept_bytes : prices_.output_bytes[row];
-      const auto own = alternatives_of(prices_.node(row), choice(stage).degree);
+    for (const uint32_t layer : layers_[stage]) {
+      const ir::NodeAlternative* run = chosen(layer);
+      memory += run != nullptr ? run->fixed_bytes : 2 * prices_.weight_bytes[layer];
+      kept += run != nullptr ? run->kept_bytes : prices_.output_bytes[layer];
+      const auto own = alternatives_of(prices_.node(layer), choice(stage).degree);
       is_smaller = is_smaller || (run != nullptr && run != &own.front());
     }
     if (choice(stage).recompute) {
@@ -194,20 +195,20 @@ class StagePricer {
     } else if (is_smaller) {
       kept = std::max(kept, enters);
     }
-    return memory + static_cast<double>(rows_.size()) * kept;
+    return memory + static_cast<double>(layers_.size()) * kept;
   }
 
   double stage_memory(size_t stage) const {
     if (model_.copies == CopiesRule::kTwoVersions) return two_versions(stage);
     double memory = 0;
     int pipelined = 0;
-    for (size_t s = stage; s < rows_.size(); ++s) pipelined += replicas_[s];
+    for (size_t s = stage; s < layers_.size(); ++s) pipelined += replicas_[s];
     double items = std::ceil(static_cast<double>(pipelined) / replicas_[stage]);
     const bool is_shared = model_.copies == CopiesRule::kStages;
-    if (is_shared) items = static_cast<double>(rows_.size() - stage) / replicas_[stage];
-    for (const uint32_t row : rows_[stage]) {
-      if (model_.copies == CopiesRule::kOnce) memory += prices_.memory_bytes[row];
-      const ir::NodeAlternative* run = chosen(row);
+    if (is_shared) items = static_cast<double>(layers_.size() - stage) / replicas_[stage];
+    for (const uint32_t layer : layers_[stage]) {
+      if (model_.copies == CopiesRule::kOnce) memory += prices_.memory_bytes[layer];
+      const ir::NodeAlternative* run = chosen(layer);
       if ((is_shared || model_.copies == CopiesRule::kVariants) && run != nullptr)
         memory += run->kept_bytes * items + run->fixed_bytes;
     }
@@ -219,7 +220,7 @@ class StagePricer {
   const MachineLevels& machine_;
   const CostModel& model_;
   const Dag dag_;
-  const std::vector<std::vector<uint32_t>> rows_;
+  const std::vector<std::vector<uint32_t>> layers_;
   std::vector<size_t> stage_of_;
   std::vector<int> replicas_;
   std::vector<std::vector<size_t>> edges_of_;

@@ -17,12 +17,12 @@ void add_outputs(UnitPrices& prices, bool is_of_file) {
   std::map<std::pair<PlanNodeId, PlanNodeId>, double> bytes;
   for (const ir::PlanValue& value : prices.graph->values) {
     const double size = value.bytes.at(1.0);
-    double& output = prices.output_bytes[prices.row_of[value.producer]];
+    double& output = prices.output_bytes[prices.layer_of[value.producer]];
     output = is_of_file ? std::max(output, size) : output + size;
     for (const PlanNodeId reader : value.readers) bytes[{value.producer, reader}] += size;
   }
   const auto add_edge = [&](const std::pair<PlanNodeId, PlanNodeId>& ends, double size) {
-    prices.edges.emplace_back(prices.row_of[ends.first], prices.row_of[ends.second]);
+    prices.edges.emplace_back(prices.layer_of[ends.first], prices.layer_of[ends.second]);
     prices.edge_bytes.push_back(size);
   };
   if (is_of_file)
@@ -41,8 +41,7 @@ double memory_of(const ir::PlanNode& node, bool is_of_file) {
 ir::NodeAlternative plain_alternative(const ir::PlanGraph& graph, const ir::PlanNode& node, Samples samples) {
   ir::NodeAlternative plain;
   plain.name = ModelText("vanilla");
-  plain.seconds.forward =
-      per_unit(node.total(samples));
+  plain.seconds.forward = per_unit(node.total(samples));
   for (const ir::WeightGroupId group : node.weights)
     plain.weight_bytes += static_cast<double>(graph.weight_groups[group].bytes.count);
   plain.kept_bytes = node.stash_to_input_gradient.at(samples);
@@ -69,10 +68,10 @@ UnitPrices unit_prices(const ir::PlanGraph& unit) {
   UnitPrices prices{.graph = &unit, .nodes = unit.file_order.nodes};
   if (!is_of_file)
     for (const PlanNodeId id : unit.node_ids()) prices.nodes.push_back(id);
-  prices.row_of.resize(unit.nodes.size());
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    const ir::PlanNode& node = prices.node(row);
-    prices.row_of[prices.nodes[row]] = row;
+  prices.layer_of.resize(unit.nodes.size());
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
+    const ir::PlanNode& node = prices.node(layer);
+    prices.layer_of[prices.nodes[layer]] = layer;
     prices.forward.push_back(node.forward.at(1.0));
     prices.seconds.push_back(node.total(1));
     double weights = 0;
@@ -136,7 +135,7 @@ int alternative_number(const ir::PlanNode& node, int degree, int variant) {
   return own.empty() ? 0 : static_cast<int>(own.data() - node.alternatives.data()) + variant;
 }
 
-std::vector<uint32_t> topological_rows(const UnitPrices& prices) {
+std::vector<uint32_t> topological_layers(const UnitPrices& prices) {
   return topological_order(prices.size(), prices.edges);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// A plan graph priced for one unit of work, a mini-batch or a micro-batch, as planners of other projects see it: columns
-// of plain numbers. Everything else about a node (its alternatives, its colocated set, what refuses to run it) they ask
-// the plan graph.
+// A plan graph priced for one unit of work, a mini-batch or a micro-batch, as planners of other projects see it:
+// columns of plain numbers. Everything else about a node (its alternatives, its colocated set, what refuses to run it)
+// they ask the plan graph.
 
 #include <cstdint>
 #include <span>
@@ -13,29 +13,29 @@
 
 namespace graphpipe::partitioner {
 
-/// Rows are the nodes in the order of the profile's file (PlanGraph::file_order), by which the originals break ties;
+/// Layers are the nodes in the order of the profile's file (PlanGraph::file_order), by which the originals break ties;
 /// without a file in the order of their ids.
 struct UnitPrices {
   const ir::PlanGraph* graph = nullptr;
   std::vector<ir::PlanNodeId> nodes;
-  IdMap<ir::PlanNodeId, uint32_t> row_of;
+  IdMap<ir::PlanNodeId, uint32_t> layer_of;
   /// One unit of work on one accelerator, seconds: forward, and all of it.
   std::vector<double> forward, seconds;
   /// Bytes of the output of one unit of work (of a file: the largest of the edges), and of the weights.
   std::vector<double> output_bytes, weight_bytes;
-  /// Placements (max-throughput): seconds on a CPU, bytes on an accelerator, seconds in which the output moves between an
-  /// accelerator and host memory.
+  /// Placements (max-throughput): seconds on a CPU, bytes on an accelerator, seconds in which the output moves between
+  /// an accelerator and host memory.
   std::vector<double> cpu_seconds, memory_bytes, transfer_seconds;
-  /// Between rows, each pair once, in the order of the file; bytes of one unit of work.
+  /// Between layers, each pair once, in the order of the file; bytes of one unit of work.
   EdgeList edges;
   std::vector<double> edge_bytes;
   /// Seconds of one unit of the file's times, 1 or 0.001: planners that mix units like their originals need it.
   double time_unit_seconds = 1;
 
   uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }
-  const ir::PlanNode& node(uint32_t row) const { return graph->nodes[nodes[row]]; }
-  bool is_backward(uint32_t row) const { return node(row).is_backward; }
-  bool on_accelerator(uint32_t row) const { return node(row).refused_kinds.empty(); }
+  const ir::PlanNode& node(uint32_t layer) const { return graph->nodes[nodes[layer]]; }
+  bool is_backward(uint32_t layer) const { return node(layer).is_backward; }
+  bool on_accelerator(uint32_t layer) const { return node(layer).refused_kinds.empty(); }
 };
 
 /// Needs: a verified graph with linear prices that outlives the answer; one sample is the unit of work.
@@ -52,7 +52,7 @@ std::span<const ir::NodeAlternative> alternatives_of(const ir::PlanNode& node, i
 /// has none.
 int alternative_number(const ir::PlanNode& node, int degree, int variant);
 
-/// Rows from smallest to largest among those whose predecessors are done.
-std::vector<uint32_t> topological_rows(const UnitPrices& prices);
+/// Layers from smallest to largest among those whose predecessors are done.
+std::vector<uint32_t> topological_layers(const UnitPrices& prices);
 
 }  // namespace graphpipe::partitioner

@@ -12,17 +12,17 @@ Result<UnitAnswer> search_unit(const PlannerEntry& planner, const UnitRequest& r
   return answer;
 }
 
-void add_stage(const UnitPrices& prices, std::span<const uint32_t> rows, ir::StageChoice choice,
+void add_stage(const UnitPrices& prices, std::span<const uint32_t> layers, ir::StageChoice choice,
                std::span<const int> variants, ir::Assignment& plan) {
   if (plan.stage_of.empty()) plan.stage_of.resize(prices.size());
   if (!variants.empty() && plan.alternative.empty()) plan.alternative.resize(prices.size(), 0);
   const int degree = choice.degree;
   const ir::StageId stage = plan.choice.push_back(std::move(choice));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    plan.stage_of[prices.nodes[rows[i]]] = stage;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    plan.stage_of[prices.nodes[layers[i]]] = stage;
     if (!plan.alternative.empty())
-      plan.alternative[prices.nodes[rows[i]]] =
-          alternative_number(prices.node(rows[i]), degree, variants.empty() ? 0 : variants[i]);
+      plan.alternative[prices.nodes[layers[i]]] =
+          alternative_number(prices.node(layers[i]), degree, variants.empty() ? 0 : variants[i]);
   }
 }
 
@@ -41,17 +41,18 @@ ir::Assignment with_stages_recomputing(const ir::PlanGraph& unit, ir::Assignment
   return plan;
 }
 
-std::vector<std::vector<uint32_t>> rows_of_stages(const UnitPrices& prices, const ir::Assignment& plan) {
-  std::vector<std::vector<uint32_t>> rows(plan.choice.size());
-  for (uint32_t row = 0; row < prices.size(); ++row) rows[plan.stage_of[prices.nodes[row]].index()].push_back(row);
-  return rows;
+std::vector<std::vector<uint32_t>> layers_of_stages(const UnitPrices& prices, const ir::Assignment& plan) {
+  std::vector<std::vector<uint32_t>> layers(plan.choice.size());
+  for (uint32_t layer = 0; layer < prices.size(); ++layer)
+    layers[plan.stage_of[prices.nodes[layer]].index()].push_back(layer);
+  return layers;
 }
 
-const ir::NodeAlternative* chosen_alternative(const UnitPrices& prices, const ir::Assignment& plan, uint32_t row) {
-  const ir::PlanNode& node = prices.node(row);
+const ir::NodeAlternative* chosen_alternative(const UnitPrices& prices, const ir::Assignment& plan, uint32_t layer) {
+  const ir::PlanNode& node = prices.node(layer);
   if (!plan.alternative.empty() && !node.alternatives.empty())
-    return &node.alternatives[static_cast<size_t>(plan.alternative[prices.nodes[row]])];
-  const auto own = alternatives_of(node, plan.choice[plan.stage_of[prices.nodes[row]]].degree);
+    return &node.alternatives[static_cast<size_t>(plan.alternative[prices.nodes[layer]])];
+  const auto own = alternatives_of(node, plan.choice[plan.stage_of[prices.nodes[layer]]].degree);
   return own.empty() ? nullptr : &own.front();
 }
 

@@ -77,9 +77,9 @@ struct UnitAnswer : SearchRecord, OwnObjective {
 /// those of the search.
 Result<UnitAnswer> search_unit(const PlannerEntry& planner, const UnitRequest& request);
 
-/// Appends a stage of these rows. `variants`: of each row its place among the alternatives of the degree; empty: nodes
-/// as they stand.
-void add_stage(const UnitPrices& prices, std::span<const uint32_t> rows, ir::StageChoice choice,
+/// Appends a stage of these layers. `variants`: of each layer its place among the alternatives of the degree; empty:
+/// nodes as they stand.
+void add_stage(const UnitPrices& prices, std::span<const uint32_t> layers, ir::StageChoice choice,
                std::span<const int> variants, ir::Assignment& plan);
 /// Replicas on devices with numbers from `first` on, each of `degree` devices.
 ir::StageChoice on_devices(int first, int replicas, int degree = 1);
@@ -87,10 +87,10 @@ ir::StageChoice on_devices(int first, int replicas, int degree = 1);
 /// The plan of a unit graph for the graph that it was made of: stages recompute where a node in them does.
 ir::Assignment with_stages_recomputing(const ir::PlanGraph& unit, ir::Assignment plan);
 
-/// The rows of each stage, ascending.
-std::vector<std::vector<uint32_t>> rows_of_stages(const UnitPrices& prices, const ir::Assignment& plan);
-/// The alternative that a plan takes for a row, null where the node has none of its stage's degree.
-const ir::NodeAlternative* chosen_alternative(const UnitPrices& prices, const ir::Assignment& plan, uint32_t row);
+/// The layers of each stage, ascending.
+std::vector<std::vector<uint32_t>> layers_of_stages(const UnitPrices& prices, const ir::Assignment& plan);
+/// The alternative that a plan takes for a layer, null where the node has none of its stage's degree.
+const ir::NodeAlternative* chosen_alternative(const UnitPrices& prices, const ir::Assignment& plan, uint32_t layer);
 /// Copies of a stage that groups around it make.
 int copies_around(std::span<const StageGroup> groups, size_t stage);
 

@@ -47,7 +47,7 @@ class Dapple {
         scale_(static_cast<double>(request.batch) / static_cast<double>(request.profile_batch)),
         machines_(request),
         deadline_(request.time_limit, request.cancel),
-        order_(topological_rows(prices_)) {}
+        order_(topological_layers(prices_)) {}
 
   Result<UnitAnswer> run() {
     const Stopwatch watch;
@@ -328,8 +328,8 @@ class Dapple {
           choice.devices.emplace_back(static_cast<size_t>(begin + used[m]++));
         begin += machines_.sizes()[m];
       }
-      const std::vector<uint32_t> rows = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s]);
-      add_stage(prices_, rows, std::move(choice), {}, answer.plan);
+      const std::vector<uint32_t> layers = sets_->stage(s == 0 ? 0 : best_->cuts[s - 1], best_->cuts[s]);
+      add_stage(prices_, layers, std::move(choice), {}, answer.plan);
     }
     return answer;
   }

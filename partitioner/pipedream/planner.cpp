@@ -70,7 +70,7 @@ class PipeDream {
  private:
   struct Found {
     double seconds = 0;
-    std::vector<std::vector<uint32_t>> rows;
+    std::vector<std::vector<uint32_t>> layers;
     std::vector<int> replicas;
     std::vector<StageGroup> groups;
     std::vector<BitWords> cuts;
@@ -82,10 +82,10 @@ class PipeDream {
     const int devices = request_.machine.devices();
     int64_t total = 0;
     double bound = 0;
-    for (uint32_t row = 0; row < prices_.size(); ++row) {
-      const int64_t ticks = std::llround(prices_.seconds[row] / quantum);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer) {
+      const int64_t ticks = std::llround(prices_.seconds[layer] / quantum);
       total += ticks;
-      bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, prices_.weight_bytes[row]));
+      bound = std::max(bound, best_alone(static_cast<double>(ticks) * quantum, prices_.weight_bytes[layer]));
     }
     return std::max(bound, static_cast<double>(total) * quantum / devices);
   }
@@ -107,9 +107,9 @@ class PipeDream {
   // A bottleneck that every pipeline stays below.
   double most() const {
     double seconds = 0, bytes = 0;
-    for (uint32_t row = 0; row < prices_.size(); ++row) {
-      seconds += prices_.seconds[row];
-      bytes += 4 * prices_.weight_bytes[row] + 2 * prices_.output_bytes[row];
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer) {
+      seconds += prices_.seconds[layer];
+      bytes += 4 * prices_.weight_bytes[layer] + 2 * prices_.output_bytes[layer];
     }
     double slowest = request_.machine.levels.front().bandwidth;
     for (const auto& level : request_.machine.levels) slowest = std::min(slowest, level.bandwidth);
@@ -143,7 +143,7 @@ class PipeDream {
     if (found_ && found_->seconds <= seconds) return;
     Found found{.seconds = seconds, .groups = std::move(groups)};
     for (const PipelineStage& stage : stages) {
-      found.rows.push_back(sets.stage(stage.from, stage.to));
+      found.layers.push_back(sets.stage(stage.from, stage.to));
       found.replicas.push_back(stage.replicas);
       found.cuts.emplace_back(sets.sets()[stage.to], sets.sets()[stage.to] + sets.sets().width());
     }
@@ -266,8 +266,8 @@ class PipeDream {
               .message = text("no linear pipeline uses all ", pipeline_limits_.devices, " devices"),
               .hint = "allow replication or fewer devices"};
     double bytes = 0;
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      bytes = std::max(bytes, prices_.weight_bytes[row] + prices_.output_bytes[row]);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      bytes = std::max(bytes, prices_.weight_bytes[layer] + prices_.output_bytes[layer]);
     return {.code = Code::kNoFeasiblePlan,
             .message = text("no linear pipeline fits ", request_.machine.memory,
                             " bytes per device; one copy of the largest layer takes ", bytes),
@@ -298,12 +298,12 @@ class PipeDream {
     int next = 0;
     answer_.groups = found_->groups;
     const std::map<int, int> starts = starts_of_groups();
-    for (size_t s = 0; s < found_->rows.size(); ++s) {
+    for (size_t s = 0; s < found_->layers.size(); ++s) {
       if (const auto start = starts.find(static_cast<int>(s)); start != starts.end()) next = start->second;
       ir::StageChoice choice = on_devices(next, found_->replicas[s]);
       next += found_->replicas[s];
       add_copies(static_cast<int>(s), choice.devices);
-      add_stage(prices_, found_->rows[s], std::move(choice), {}, answer_.plan);
+      add_stage(prices_, found_->layers[s], std::move(choice), {}, answer_.plan);
     }
   }
 

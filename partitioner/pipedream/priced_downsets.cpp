@@ -68,7 +68,7 @@ Status check_boundary_rule(const UnitPrices& prices, CutRule rule) {
 
 double quantum_of(const UnitPrices& prices) {
   std::vector<double> seconds = prices.seconds;
-  std::ranges::sort(seconds);  // the same sum for every order of the rows
+  std::ranges::sort(seconds);  // the same sum for every order of the layers
   const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   return total > 0 ? std::ldexp(1.0, std::ilogb(total) - 59) : 1;
 }
@@ -76,12 +76,12 @@ double quantum_of(const UnitPrices& prices) {
 PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, CutRule rule)
     : sets_(prices.size()), quantum_(quantum_of(prices)) {
   const Dag dag(prices.size(), prices.edges);
-  std::vector<int64_t> ticks(sets.size(), 0), row_ticks;
+  std::vector<int64_t> ticks(sets.size(), 0), layer_ticks;
   std::vector<size_t> counts(sets.size(), 0);
-  for (const double seconds : prices.seconds) row_ticks.push_back(std::llround(seconds / quantum_));
+  for (const double seconds : prices.seconds) layer_ticks.push_back(std::llround(seconds / quantum_));
   for (size_t s = 0; s < sets.size(); ++s)
-    for_each_bit(sets.words(s), [&](size_t row) {
-      ticks[s] += row_ticks[row];
+    for_each_bit(sets.words(s), [&](size_t layer) {
+      ticks[s] += layer_ticks[layer];
       ++counts[s];
     });
   std::vector<uint32_t> order(sets.size());
@@ -95,9 +95,9 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, C
     sets_.add(sets[s]);
     ticks_.push_back(ticks[s]);
     double weights = 0, outputs = 0;
-    for_each_bit(sets.words(s), [&](size_t row) {
-      weights += prices.weight_bytes[row];
-      outputs += prices.output_bytes[row];
+    for_each_bit(sets.words(s), [&](size_t layer) {
+      weights += prices.weight_bytes[layer];
+      outputs += prices.output_bytes[layer];
     });
     weights_.push_back(weights);
     outputs_.push_back(outputs);
@@ -109,11 +109,11 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, C
 }
 
 std::vector<uint32_t> PricedDownsets::stage(size_t from, size_t to) const {
-  std::vector<uint32_t> rows;
-  for_each_bit(sets_.words(to), [&](size_t row) {
-    if (!has_bit(sets_[from], row)) rows.push_back(static_cast<uint32_t>(row));
+  std::vector<uint32_t> layers;
+  for_each_bit(sets_.words(to), [&](size_t layer) {
+    if (!has_bit(sets_[from], layer)) layers.push_back(static_cast<uint32_t>(layer));
   });
-  return rows;
+  return layers;
 }
 
 bool add_downsets_of_first_source(const Dag& dag, size_t max_bytes, const Deadline& deadline, SetTable& sets) {

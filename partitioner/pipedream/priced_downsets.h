@@ -17,14 +17,14 @@ class PricedDownsets {
   const SetTable& sets() const { return sets_; }
   bool includes(size_t larger, size_t smaller) const { return sets_.includes(larger, smaller); }
   /// Seconds of all members. Whole multiples of one quantum that is a power of two, so that sums do not depend on the
-  /// order of the rows.
+  /// order of the layers.
   double seconds(size_t set) const { return static_cast<double>(ticks_[set]) * quantum_; }
   double seconds(size_t from, size_t to) const { return static_cast<double>(ticks_[to] - ticks_[from]) * quantum_; }
   double weights(size_t from, size_t to) const { return weights_[to] - weights_[from]; }
   double outputs(size_t from, size_t to) const { return outputs_[to] - outputs_[from]; }
   /// Bytes that leave the downset.
   double leaving(size_t set) const { return leaving_[set]; }
-  /// The rows of `to` that are not in `from`, ascending.
+  /// The layers of `to` that are not in `from`, ascending.
   std::vector<uint32_t> stage(size_t from, size_t to) const;
 
  private:

@@ -97,8 +97,8 @@ class TwoBwSearch {
       }
       std::vector<int> variants;
       if (split.recompute && is_measured_)
-        for (const uint32_t row : run)
-          variants.push_back(std::max(0, static_cast<int>(alternatives_of(prices_.node(row), 1).size()) - 1));
+        for (const uint32_t layer : run)
+          variants.push_back(std::max(0, static_cast<int>(alternatives_of(prices_.node(layer), 1).size()) - 1));
       add_stage(prices_, run, std::move(choice), variants, plan);
     }
     return plan;

@@ -41,10 +41,10 @@ void PiperCosts::collect_degrees(const UnitPrices& prices) {
 
 void PiperCosts::collect_variants(const UnitPrices& prices) {
   variant_start_ = {0};
-  for (uint32_t row = 0; row < prices.size(); ++row) {
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
     double least = kInfinity;
     for (const int degree : degrees_) {
-      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(row), degree);
+      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(layer), degree);
       const size_t first = variants_.size(), count = ways.size();
       const size_t from = options_.variants == VariantRule::kLast && count > 0 ? count - 1 : 0;
       const size_t to = options_.variants == VariantRule::kFirst ? std::min<size_t>(1, count) : count;
@@ -55,8 +55,8 @@ void PiperCosts::collect_variants(const UnitPrices& prices) {
                              .per_item = ways[i].kept_bytes,
                              .fixed = ways[i].fixed_bytes});
       max_variants_ = std::max(max_variants_, count);
-      if (prices.node(row).alternatives.empty() && degree == 1)
-        variants_.push_back({.seconds = prices.seconds[row], .weights = prices.weight_bytes[row]});
+      if (prices.node(layer).alternatives.empty() && degree == 1)
+        variants_.push_back({.seconds = prices.seconds[layer], .weights = prices.weight_bytes[layer]});
       // The fastest first, then the one that takes less memory.
       std::stable_sort(
           variants_.begin() + static_cast<ptrdiff_t>(first), variants_.end(), [](const Option& a, const Option& b) {
@@ -92,21 +92,21 @@ void PiperCosts::collect_links(const UnitPrices& prices) {
 void PiperCosts::collect_syncs(const UnitPrices& prices) {
   syncs_.assign(links_.size() * degrees_.size() * max_variants_, 0);
   charges_.assign(links_.size() * degrees_.size(), 0);
-  for (uint32_t row = 0; row < prices.size(); ++row)
+  for (uint32_t layer = 0; layer < prices.size(); ++layer)
     for (size_t degree = 0; degree < degrees_.size(); ++degree) {
-      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(row), degrees_[degree]);
+      const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(layer), degrees_[degree]);
       for (size_t v = 0; v < ways.size(); ++v)
         for (const auto* side : {&ways[v].from, &ways[v].to})
           for (const auto& boundary : *side)
-            for (size_t link = link_start_[row]; link < link_start_[row + 1]; ++link)
+            for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
               if (prices.nodes[links_[link].other] == boundary.neighbour)
                 syncs_[(link * degrees_.size() + degree) * max_variants_ + v] = boundary.bytes;
     }
-  for (uint32_t row = 0; row < prices.size(); ++row)
-    for (size_t link = link_start_[row]; link < link_start_[row + 1]; ++link)
+  for (uint32_t layer = 0; layer < prices.size(); ++layer)
+    for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
       for (size_t degree = 0; degree < degrees_.size(); ++degree) {
         double least = kInfinity, most = 0;
-        for (const Option& option : options_of(row, degree)) {
+        for (const Option& option : options_of(layer, degree)) {
           least = std::min(least, sync(link, degree, option.variant));
           most = std::max(most, sync(link, degree, option.variant));
         }

@@ -47,7 +47,7 @@ Status check_request(const UnitRequest& request) {
   return Ok{};
 }
 
-/// Bytes of the edges that leave a set of rows.
+/// Bytes of the edges that leave a set of layers.
 double cut_bytes(const UnitPrices& prices, std::span<const uint64_t> bits) {
   double bytes = 0;
   for (size_t edge = 0; edge < prices.edges.size(); ++edge)

@@ -24,9 +24,10 @@ void add_tensors(const UnitPrices& prices, std::span<const uint32_t> node_of, Ma
     touching[from].insert(node_of[to]);
   }
   std::map<std::vector<uint32_t>, double> seconds;
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    const double transfer = prices.transfer_seconds[row];
-    if (touching[row].size() > 1 && transfer > 0) seconds[{touching[row].begin(), touching[row].end()}] += transfer;
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
+    const double transfer = prices.transfer_seconds[layer];
+    if (touching[layer].size() > 1 && transfer > 0)
+      seconds[{touching[layer].begin(), touching[layer].end()}] += transfer;
   }
   for (const auto& [nodes, sum] : seconds) out.tensors.push_back({.seconds = sum, .nodes = nodes});
 }
@@ -35,34 +36,34 @@ void add_tensors(const UnitPrices& prices, std::span<const uint32_t> node_of, Ma
 MaxLoadGraph with_nodes(const UnitPrices& prices, std::span<const uint32_t> node_of, size_t nodes) {
   MaxLoadGraph out;
   out.nodes.resize(nodes);
-  for (uint32_t row = 0; row < prices.size(); ++row) {
-    MaxLoadGraph::Node& node = out.nodes[node_of[row]];
-    node.accelerator += prices.seconds[row];
-    node.cpu += prices.cpu_seconds[row];
-    node.bytes += prices.memory_bytes[row];
-    node.on_accelerator = node.on_accelerator && prices.on_accelerator(row);
-    node.rows.push_back(row);
+  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
+    MaxLoadGraph::Node& node = out.nodes[node_of[layer]];
+    node.accelerator += prices.seconds[layer];
+    node.cpu += prices.cpu_seconds[layer];
+    node.bytes += prices.memory_bytes[layer];
+    node.on_accelerator = node.on_accelerator && prices.on_accelerator(layer);
+    node.layers.push_back(layer);
   }
   add_tensors(prices, node_of, out);
   return out;
 }
 
-/// The colocated set of each row, -1 without.
+/// The colocated set of each layer, -1 without.
 std::vector<int64_t> classes_of(const UnitPrices& prices) {
   std::vector<int64_t> class_of(prices.size(), -1);
   for (size_t i = 0; i < prices.graph->colocated.size(); ++i)
     for (const ir::PlanNodeId node : prices.graph->colocated[i])
-      class_of[prices.row_of[node]] = static_cast<int64_t>(i);
+      class_of[prices.layer_of[node]] = static_cast<int64_t>(i);
   return class_of;
 }
 
-/// Classes are named by their first row.
+/// Classes are named by their first layer.
 class Fuser {
  public:
   explicit Fuser(const UnitPrices& prices) : prices_(prices), class_of_(classes_of(prices)), groups_(prices.size()) {
     std::map<int64_t, uint32_t> first_of;
-    for (uint32_t row = 0; row < prices.size(); ++row)
-      if (class_of_[row] >= 0) groups_.join(first_of.emplace(class_of_[row], row).first->second, row);
+    for (uint32_t layer = 0; layer < prices.size(); ++layer)
+      if (class_of_[layer] >= 0) groups_.join(first_of.emplace(class_of_[layer], layer).first->second, layer);
   }
 
   MaxLoadGraph run(Fusion fusion) {
@@ -70,20 +71,20 @@ class Fuser {
     mark_orphans();
     const std::vector<uint32_t> part = ir::strongly_connected_components(prices_.size(), forward_edges());
     std::map<uint32_t, uint32_t> first_of;
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      groups_.join(first_of.emplace(part[groups_.find(row)], row).first->second, row);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      groups_.join(first_of.emplace(part[groups_.find(layer)], layer).first->second, layer);
     join_free_nodes();
     return build();
   }
 
  private:
-  bool is_backward(uint32_t row) const { return prices_.is_backward(row); }
-  uint32_t group(uint32_t row) { return groups_.find(row); }
+  bool is_backward(uint32_t layer) const { return prices_.is_backward(layer); }
+  uint32_t group(uint32_t layer) { return groups_.find(layer); }
 
   /// Takes the graph of the forward and backward halves of the classes, and joins the sources of the edges of each
   /// biconnected component to one class.
   void join_biconnected() {
-    const auto half = [&](uint32_t row) { return 2 * group(row) + (is_backward(row) ? 1 : 0); };
+    const auto half = [&](uint32_t layer) { return 2 * group(layer) + (is_backward(layer) ? 1 : 0); };
     std::vector<size_t> readers(prices_.size(), 0);
     for (const auto& [from, to] : prices_.edges) ++readers[from];
     EdgeList edges;
@@ -97,12 +98,12 @@ class Fuser {
       groups_.join(first_of.emplace(part[i], edges[i].first / 2).first->second, edges[i].first / 2);
   }
 
-  /// Marks the rows of classes without a forward node.
+  /// Marks the layers of classes without a forward node.
   void mark_orphans() {
     std::vector<bool> has_forward(prices_.size(), false);
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      if (!is_backward(row)) has_forward[group(row)] = true;
-    for (uint32_t row = 0; row < prices_.size(); ++row) is_orphan_.push_back(!has_forward[group(row)]);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      if (!is_backward(layer)) has_forward[group(layer)] = true;
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer) is_orphan_.push_back(!has_forward[group(layer)]);
   }
 
   /// Between classes, with backward edges at orphans turned round.
@@ -124,8 +125,8 @@ class Fuser {
     std::vector<double> seconds(prices_.size(), 0);
     std::vector<std::set<uint32_t>> neighbours(prices_.size());
     std::vector<bool> meets_backward(prices_.size(), false);
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      seconds[group(row)] += std::max(prices_.seconds[row], prices_.cpu_seconds[row]);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      seconds[group(layer)] += std::max(prices_.seconds[layer], prices_.cpu_seconds[layer]);
     for (const auto& [from, to] : prices_.edges)
       if (is_backward(from) != is_backward(to)) meets_backward[group(is_backward(from) ? to : from)] = true;
     for (const auto& [from, to] : forward_edges()) {
@@ -133,8 +134,8 @@ class Fuser {
       neighbours[to].insert(from);
     }
     std::vector<uint32_t> open;
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      if (groups_.find(row) == row) open.push_back(row);
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      if (groups_.find(layer) == layer) open.push_back(layer);
     for (size_t i = 0; i < open.size(); ++i) {
       const uint32_t node = open[i];
       if (seconds[node] >= kFree || meets_backward[node] || neighbours[node].size() != 1) continue;
@@ -149,8 +150,8 @@ class Fuser {
   MaxLoadGraph build() {
     std::vector<uint32_t> node_of(prices_.size());
     uint32_t nodes = 0;
-    for (uint32_t row = 0; row < prices_.size(); ++row)
-      node_of[row] = groups_.find(row) == row ? nodes++ : node_of[groups_.find(row)];
+    for (uint32_t layer = 0; layer < prices_.size(); ++layer)
+      node_of[layer] = groups_.find(layer) == layer ? nodes++ : node_of[groups_.find(layer)];
     MaxLoadGraph out = with_nodes(prices_, node_of, nodes);
     for (const auto& [from, to] : forward_edges()) out.edges.emplace_back(node_of[from], node_of[to]);
     sort_by_class(out);
@@ -160,7 +161,7 @@ class Fuser {
   /// The original numbers what it fuses by class, nodes without one last; its linear order follows these numbers.
   void sort_by_class(MaxLoadGraph& out) const {
     const auto number = [&](const std::pair<uint32_t, uint32_t>& edge) {
-      const uint32_t first = out.nodes[edge.second].rows.front();
+      const uint32_t first = out.nodes[edge.second].layers.front();
       return class_of_[first] >= 0 ? std::pair(0, class_of_[first]) : std::pair(1, int64_t{first});
     };
     std::ranges::stable_sort(out.edges, {}, number);

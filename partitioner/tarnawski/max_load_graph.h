@@ -16,7 +16,7 @@ struct MaxLoadGraph {
     double accelerator = 0, cpu = 0, bytes = 0;
     bool on_accelerator = true;
     /// Of the prices, ascending.
-    std::vector<uint32_t> rows;
+    std::vector<uint32_t> layers;
   };
   /// Outputs that several nodes touch (produce or read): an accelerator that holds some but not all of these nodes pays
   /// once. Outputs with the same nodes are added up.
@@ -31,11 +31,11 @@ struct MaxLoadGraph {
   /// Edges between forward parts, in the order of the file; may repeat.
   EdgeList edges;
 
-  /// The rows of some nodes.
+  /// The layers of some nodes.
   std::vector<uint32_t> rows_of(const std::vector<uint32_t>& of) const {
-    std::vector<uint32_t> rows;
-    for (const uint32_t node : of) rows.insert(rows.end(), nodes[node].rows.begin(), nodes[node].rows.end());
-    return rows;
+    std::vector<uint32_t> layers;
+    for (const uint32_t node : of) layers.insert(layers.end(), nodes[node].layers.begin(), nodes[node].layers.end());
+    return layers;
   }
 };
 

@@ -10,17 +10,17 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Per node, the device that the plan gives it; nothing if the rows of one node are on different devices.
+/// Per node, the device that the plan gives it; nothing if the layers of one node are on different devices.
 std::optional<DeviceOfNode> placement_of(const UnitPrices& prices, const ir::Assignment& plan,
                                          const MaxLoadGraph& graph) {
-  const auto device_of_row = [&](uint32_t row) {
-    return static_cast<uint32_t>(plan.choice[plan.stage_of[prices.nodes[row]]].devices.front().index());
+  const auto device_of_layer = [&](uint32_t layer) {
+    return static_cast<uint32_t>(plan.choice[plan.stage_of[prices.nodes[layer]]].devices.front().index());
   };
   DeviceOfNode device_of;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
-    device_of.push_back(device_of_row(node.rows.front()));
-    for (const uint32_t row : node.rows)
-      if (device_of_row(row) != device_of.back()) return std::nullopt;
+    device_of.push_back(device_of_layer(node.layers.front()));
+    for (const uint32_t layer : node.layers)
+      if (device_of_layer(layer) != device_of.back()) return std::nullopt;
   }
   return device_of;
 }

@@ -110,7 +110,7 @@ Result<UnitAnswer> plan_torchgpipe(const UnitRequest& request) {
                       .hint = "use fewer devices"};
   const std::vector<uint32_t> order = first_in_first_out_order(prices.size(), prices.edges);
   std::vector<int64_t> costs;
-  for (const uint32_t row : order) costs.push_back(std::llround(std::min(prices.seconds[row] * 1e6, 1e12)));
+  for (const uint32_t layer : order) costs.push_back(std::llround(std::min(prices.seconds[layer] * 1e6, 1e12)));
   UnitAnswer answer;
   answer.model = {.score = Score::kBlocks, .copies = CopiesRule::kNone};
   answer.unit = "us";
@@ -120,11 +120,11 @@ Result<UnitAnswer> plan_torchgpipe(const UnitRequest& request) {
   Deadline deadline(request.time_limit, request.cancel);
   for (const size_t end : torchgpipe_blocks(costs, parts, &deadline)) {
     if (end == begin) continue;
-    const std::span rows = std::span(order).subspan(begin, end - begin);
+    const std::span layers = std::span(order).subspan(begin, end - begin);
     int64_t block = 0;
     for (size_t i = begin; i < end; ++i) block += costs[i];
     heaviest = std::max(heaviest, block);
-    add_stage(prices, rows, on_devices(device++, 1), {}, answer.plan);
+    add_stage(prices, layers, on_devices(device++, 1), {}, answer.plan);
     begin = end;
   }
   answer.objective = static_cast<double>(heaviest);

@@ -182,7 +182,7 @@ struct PricedLayers {
   /// Devices of all copies of a stage, replicas of the innermost one.
   LayerCut decode(const partitioner::UnitAnswer& answer) const {
     LayerCut plan;
-    const auto rows = rows_of_stages(prices, answer.plan);
+    const auto rows = layers_of_stages(prices, answer.plan);
     for (size_t s = 0; s < rows.size(); ++s) {
       const ir::StageChoice& choice = answer.plan.choice[ir::StageId(s)];
       LayerStage stage{.degree = choice.degree, .recompute = choice.recompute};
