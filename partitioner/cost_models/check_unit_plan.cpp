@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partitioner/cost_models/independent_score.h"
+#include "partitioner/cost_models/quirks.h"
 
 namespace graphpipe::partitioner {
 
@@ -69,7 +70,7 @@ class UnitPlanChecker {
   }
 
   // Quirk E1: the original's equal split has replicas even where they are forbidden.
-  bool may_replicate() const { return request_.replication || request_.has("E1"); }
+  bool may_replicate() const { return request_.replication || request_.has(quirks::kReplicasAlways); }
 
   // Only plain stages, on one device at degree 1, may share it, and only where a device may hold several runs of nodes.
   bool may_share(const ir::StageChoice& stage) const {

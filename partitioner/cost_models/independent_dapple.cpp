@@ -3,6 +3,7 @@
 #include <map>
 
 #include "partitioner/cost_models/independent_score.h"
+#include "partitioner/cost_models/quirks.h"
 #include "support/digraph.h"
 
 namespace graphpipe::partitioner {
@@ -18,7 +19,7 @@ class DappleScore {
         plan_(answer.plan),
         model_(answer.model),
         members_(members_of(prices_, plan_)),
-        is_original_(request.has("D9")) {
+        is_original_(request.has(quirks::kFixedBandwidths)) {
     const auto& levels = request.machine.levels;
     collective_ = between_ = is_original_ ? 1e9 : levels.back().bandwidth;
     if (is_original_) collective_ = 3e9;
@@ -43,7 +44,7 @@ class DappleScore {
       const double time = seconds(s), devices = static_cast<double>(devices_of(s).size());
       const double entering = batches() * recomputed_boundary(prices_, before, model_.cut);
       whole += time;
-      fill += time / ((request_.has("D3") ? copies : devices) * micro_batches);
+      fill += time / ((request_.has(quirks::kFillIgnoresReplicas) ? copies : devices) * micro_batches);
       slowest = std::max(slowest, time / devices);
       if (s > 0) {
         slowest = std::max(slowest, point_to_point(s, model_.traffic_factor * entering));
@@ -95,7 +96,7 @@ class DappleScore {
     const std::vector<int> devices = devices_of(s);
     double bytes = 0;
     for (const uint32_t layer : members_[s]) bytes += prices_.weight_bytes[layer];
-    if (request_.has("D4") && s + 1 < members_.size())
+    if (request_.has(quirks::kReducesWeightsOfNext) && s + 1 < members_.size())
       for (const uint32_t layer : topological_order(prices_.size(), prices_.edges))
         if (members_[s + 1].contains(layer)) {
           bytes += prices_.weight_bytes[layer];

@@ -39,7 +39,7 @@ struct UnitRequest : OriginalOptions, SearchTime {
   const UnitPrices* prices = nullptr;
   /// At least one level. Planners that know one bandwidth take the first level's.
   MachineLevels machine;
-  bool has(std::string_view quirk) const { return compat.find(quirk) != compat.end(); }
+  bool has(const Quirk& quirk) const { return compat.find(quirk.name) != compat.end(); }
   bool replication = true;
   /// Of one step; planners that choose it themselves ignore it.
   int64_t micro_batches = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/dapple/planner.h"
 
 namespace graphpipe::partitioner {
@@ -14,7 +15,8 @@ int total(const DeviceCounts& counts) { return std::accumulate(counts.begin(), c
 }  // namespace
 
 std::vector<int> dapple_machine_ends(const UnitRequest& request) {
-  if (!request.machines.empty() || request.machine.levels.size() < 2 || request.has("D9")) return request.machines;
+  if (!request.machines.empty() || request.machine.levels.size() < 2 || request.has(quirks::kFixedBandwidths))
+    return request.machines;
   const int machine = request.machine.devices() / request.machine.levels.back().count;
   std::vector<int> ends;
   for (int end = machine; end <= request.machine.devices(); end += machine) ends.push_back(end);
@@ -22,7 +24,7 @@ std::vector<int> dapple_machine_ends(const UnitRequest& request) {
 }
 
 DappleLinks dapple_links(const UnitRequest& request) {
-  if (request.has("D9"))
+  if (request.has(quirks::kFixedBandwidths))
     return {.inside = kDappleNvlink, .between = kDappleEthernet, .collective = kDappleEthernetCollective, .mesh = true};
   int largest = 0, begin = 0;
   for (const int end : dapple_machine_ends(request)) {

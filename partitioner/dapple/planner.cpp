@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/dapple/machines.h"
 #include "partitioner/pipedream/one_level_dp.h"
 #include "support/stopwatch.h"
@@ -15,14 +16,9 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kDappleQuirks = {
-    Quirk{"D1", "only data parallelism, two stages, or one device per stage are found"},
-    Quirk{"D3", "filling the pipeline ignores replicas inside a stage"},
-    Quirk{"D4", "a stage that is not the last also reduces the first weights of the next"},
-    Quirk{"D7", "the first stage is only placed on untouched machines"},
-    Quirk{"D9",
-          "links of 25 GB/s inside a machine, 1 GB/s between two and 3 GB/s of collectives, whatever the machine"},
-    Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
-    Quirk{"PD6", "cuts that the first source of the file does not reach are not seen"},
+    quirks::kEqualPipelinesOnly,       quirks::kFillIgnoresReplicas, quirks::kReducesWeightsOfNext,
+    quirks::kFirstOnUntouchedMachines, quirks::kFixedBandwidths,     quirks::kForksChargedAtCut,
+    quirks::kFirstSourceOnly,
 };
 
 constexpr size_t kMaxCuts = 2500;
@@ -51,9 +47,9 @@ class Dapple {
 
   Result<UnitAnswer> run() {
     const Stopwatch watch;
-    const CutRule rule = !request_.charge_traffic ? CutRule::kNone
-                         : request_.has("PD2")    ? CutRule::kBoundaryAntichain
-                                                  : CutRule::kBoundaryTensors;
+    const CutRule rule = !request_.charge_traffic                   ? CutRule::kNone
+                         : request_.has(quirks::kForksChargedAtCut) ? CutRule::kBoundaryAntichain
+                                                                    : CutRule::kBoundaryTensors;
     GP_TRY_VOID(check_boundary_rule(prices_, rule));
     sets_.emplace(prices_, find_cuts(), rule);
     model_ = {.score = Score::kDapple, .cut = rule, .copies = CopiesRule::kNone};
@@ -65,7 +61,7 @@ class Dapple {
     if (devices_ > 1) two_stages();
     straight(devices_);
     if (devices_ % 2 == 0 && devices_ > 2) straight(2);
-    if (!request_.has("D1")) unequal_rows();
+    if (!request_.has(quirks::kEqualPipelinesOnly)) unequal_rows();
     if (!best_)
       return Diagnostic{.code = Code::kNoFeasiblePlan,
                         .message = text("a batch of ", request_.batch, " has no micro-batch of ", request_.micro_batch,
@@ -81,8 +77,9 @@ class Dapple {
     const Dag dag(prices_.size(), prices_.edges);
     SetTable all(prices_.size());
     const size_t budget = static_cast<size_t>(request_.memory_budget / 8);
-    const bool exact = request_.has("PD6") ? add_downsets_of_first_source(dag, budget, deadline_, all)
-                                           : add_all_downsets(dag, budget, deadline_, all);
+    const bool exact = request_.has(quirks::kFirstSourceOnly)
+                           ? add_downsets_of_first_source(dag, budget, deadline_, all)
+                           : add_all_downsets(dag, budget, deadline_, all);
     if (exact && all.size() <= kMaxCuts) return all;
     stopped_ = "too many sets of layers: the cuts of a few orders were searched";
     SetTable few(prices_.size());
@@ -97,7 +94,7 @@ class Dapple {
   double weights(const Candidate& pipeline, size_t stage) const {
     const size_t from = stage == 0 ? 0 : pipeline.cuts[stage - 1], to = pipeline.cuts[stage];
     double bytes = sets_->weights(from, to);
-    if (!request_.has("D4") || stage + 1 == pipeline.cuts.size()) return bytes;
+    if (!request_.has(quirks::kReducesWeightsOfNext) || stage + 1 == pipeline.cuts.size()) return bytes;
     for (const uint32_t node : order_)
       if (!has_bit(sets_->sets()[to], node) && has_bit(sets_->sets()[pipeline.cuts[stage + 1]], node))
         return bytes + prices_.weight_bytes[node];
@@ -115,8 +112,8 @@ class Dapple {
       const size_t from = s == 0 ? 0 : pipeline.cuts[s - 1];
       int devices = 0;
       for (const int count : pipeline.devices[s]) devices += count;
-      latency +=
-          request_.has("D3") ? work(from, pipeline.cuts[s]) / (r * m) : work(from, pipeline.cuts[s]) / (devices * m);
+      latency += request_.has(quirks::kFillIgnoresReplicas) ? work(from, pipeline.cuts[s]) / (r * m)
+                                                            : work(from, pipeline.cuts[s]) / (devices * m);
       if (s + 1 < pipeline.cuts.size())
         latency +=
             machines_.transfer(pipeline.devices[s], pipeline.devices[s + 1], leaving(pipeline.cuts[s]) / (r * m));
@@ -160,7 +157,7 @@ class Dapple {
   }
 
   std::vector<DeviceCounts> first_places(int slots, int copies) const {
-    if (!request_.has("D7")) return machines_.candidates(machines_.none(), slots, copies);
+    if (!request_.has(quirks::kFirstOnUntouchedMachines)) return machines_.candidates(machines_.none(), slots, copies);
     const DeviceCounts fresh = machines_.fresh_first(machines_.none(), slots * copies);
     return fresh.empty() ? std::vector<DeviceCounts>{} : std::vector<DeviceCounts>{fresh};
   }
@@ -173,7 +170,9 @@ class Dapple {
           for (size_t cut = 1; cut < full; ++cut) {
             const double slowest = std::max({work(0, cut) / slots, work(cut, full) / (devices_ - slots),
                                              machines_.transfer(first, second, leaving(cut))});
-            if (!may_win(1, slowest, work(0, full) / (request_.has("D3") ? 1 : std::max(slots, devices_ - slots))))
+            if (!may_win(1, slowest,
+                         work(0, full) /
+                             (request_.has(quirks::kFillIgnoresReplicas) ? 1 : std::max(slots, devices_ - slots))))
               continue;
             offer({.cuts = {cut, full}, .devices = {first, second}, .copies = 1, .slowest = slowest, .traffic = 1});
           }
@@ -260,7 +259,7 @@ class Dapple {
     const auto m = static_cast<double>(micro_batches_of(copies));
     if (m <= 1 || best_score_ <= 0) return kInfinity;
     const double whole = work(0, sets_->size() - 1), r = copies;
-    const double fill = whole / (request_.has("D3") ? r : r * slots);
+    const double fill = whole / (request_.has(quirks::kFillIgnoresReplicas) ? r : r * slots);
     return (1 + kRounding) * std::max(0.0, whole * m / best_score_ - fill) / (m - 1) * r / scale_;
   }
 

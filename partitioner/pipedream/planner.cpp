@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "partitioner/cost_models/independent_score.h"
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/pipedream/multi_level_dp.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -16,13 +17,10 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kPipeDreamQuirks = {
-    Quirk{"PD1", "traffic between stages costs nothing, as without the program's compression ratio", false},
-    Quirk{"PD2", "forks whose readers are all before a cut are charged at it"},
-    Quirk{"PD3", "what leaves a group is charged inside of it too, at the inner bandwidth"},
-    Quirk{"PD4", "links of a group work in parallel for the first stage of a level only"},
-    Quirk{"PD5", "a group has as many links as units of the level below"},
-    Quirk{"PD6", "cuts that the first source of the file does not reach are not seen"},
-    Quirk{"PD8", "memory counts one copy less than the runtime keeps"},
+    quirks::kFreeTraffic,       quirks::kForksChargedAtCut,
+    quirks::kGroupEndPaysTwice, quirks::kParallelLinksAtFirstStage,
+    quirks::kLinksOfLevelBelow, quirks::kFirstSourceOnly,
+    quirks::kOneCopyLess,
 };
 
 /// Nested searches are cubic in the downsets: of more than this many steps only the cuts of a few orders are searched.
@@ -134,8 +132,8 @@ class PipeDream {
   // Every downset that the planner may cut at; false where they are too many, or take more than a quarter of the time.
   bool all_cuts(SetTable& sets) {
     Deadline deadline(request_.time_limit / 4, request_.cancel);
-    return request_.has("PD6") ? add_downsets_of_first_source(dag_, table_budget(), deadline, sets)
-                               : add_all_downsets(dag_, table_budget(), deadline, sets);
+    return request_.has(quirks::kFirstSourceOnly) ? add_downsets_of_first_source(dag_, table_budget(), deadline, sets)
+                                                  : add_all_downsets(dag_, table_budget(), deadline, sets);
   }
 
   void keep(const PricedDownsets& sets, double seconds, const std::vector<PipelineStage>& stages,
@@ -189,7 +187,7 @@ class PipeDream {
     // original sees, and are tried only where that is too much to search.
     Deadline never(kInfinity, nullptr);
     search_pipeline(no_cuts(), never);
-    const bool is_original = request_.has("PD6");
+    const bool is_original = request_.has(quirks::kFirstSourceOnly);
     if (!is_original) search_few_cuts();
     SetTable all(prices_.size());
     const bool is_exact = all_cuts(all);
@@ -338,19 +336,19 @@ class PipeDream {
 std::span<const Quirk> pipedream_quirks() { return kPipeDreamQuirks; }
 
 CostModel pipedream_model(const UnitRequest& request) {
-  const bool has_traffic = request.charge_traffic && !request.has("PD1");
+  const bool has_traffic = request.charge_traffic && !request.has(quirks::kFreeTraffic);
   const bool has_limit = std::isfinite(request.machine.memory);
   return {.overlap = Overlap::kMax,
-          .cut = !has_traffic         ? CutRule::kNone
-                 : request.has("PD2") ? CutRule::kBoundaryAntichain
-                                      : CutRule::kBoundaryTensors,
-          .copies = !has_limit           ? CopiesRule::kNone
-                    : request.has("PD8") ? CopiesRule::kAfter
-                                         : CopiesRule::kFrom,
+          .cut = !has_traffic                              ? CutRule::kNone
+                 : request.has(quirks::kForksChargedAtCut) ? CutRule::kBoundaryAntichain
+                                                           : CutRule::kBoundaryTensors,
+          .copies = !has_limit                          ? CopiesRule::kNone
+                    : request.has(quirks::kOneCopyLess) ? CopiesRule::kAfter
+                                                        : CopiesRule::kFrom,
           .reduction_factor = 4,
-          .group_end_pays_twice = request.has("PD3"),
-          .parallel_links_everywhere = !request.has("PD4"),
-          .links_of_all_levels = !request.has("PD5")};
+          .group_end_pays_twice = request.has(quirks::kGroupEndPaysTwice),
+          .parallel_links_everywhere = !request.has(quirks::kParallelLinksAtFirstStage),
+          .links_of_all_levels = !request.has(quirks::kLinksOfLevelBelow)};
 }
 
 Result<UnitAnswer> plan_pipedream(const UnitRequest& request) { return PipeDream(request).run(); }

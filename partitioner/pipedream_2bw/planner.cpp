@@ -5,6 +5,7 @@
 
 #include "partitioner/baselines/repeated_layers.h"
 #include "partitioner/cost_models/plan_price.h"
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/piper/planner.h"
 #include "support/deadline.h"
 #include "support/units.h"
@@ -192,7 +193,7 @@ class TwoBwSearch {
 
 std::span<const Quirk> two_bw_quirks() {
   static const std::vector<Quirk> kQuirks = [] {
-    std::vector<Quirk> quirks{{"E2", "the stand-in that Piper's authors measured: the equal split in Piper's terms"}};
+    std::vector<Quirk> quirks{quirks::kEqualSplitInstead};
     quirks.insert(quirks.end(), piper_quirks().begin(), piper_quirks().end());
     return quirks;
   }();
@@ -200,7 +201,7 @@ std::span<const Quirk> two_bw_quirks() {
 }
 
 Result<UnitAnswer> plan_two_bw(const UnitRequest& request) {
-  if (request.has("E2")) return plan_equal_runs(request);
+  if (request.has(quirks::kEqualSplitInstead)) return plan_equal_runs(request);
   GP_TRY_VOID(check_two_bw_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   return TwoBwSearch(request, deadline).run();

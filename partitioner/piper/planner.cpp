@@ -5,6 +5,7 @@
 
 #include "partitioner/baselines/equal_split.h"
 #include "partitioner/cost_models/plan_price.h"
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/graph/bounded_lattice.h"
 #include "partitioner/piper/pipeline_dp.h"
 #include "support/deadline.h"
@@ -14,16 +15,16 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kPiperQuirks = {
-    Quirk{"P1", "variants of layers by a greedy knapsack instead of the best choice"},
-    Quirk{"E1", "the equal split has replicas even where --no-replication forbids them"},
-    Quirk{"E3", "an equal split with the other layers apart takes devices for an end where no layer stands"},
-    Quirk{"P5", "times in milliseconds against bytes per second, where the file's times are milliseconds"},
+    quirks::kGreedyKnapsack,
+    quirks::kReplicasAlways,
+    quirks::kDevicesForEmptyEnd,
+    quirks::kMixedTimeUnits,
 };
 constexpr int kMaxPiperDevices = 10'000;
 
 double communication_scale(const UnitRequest& request) {
   if (!request.charge_traffic) return 0;
-  return request.has("P5") ? request.prices->time_unit_seconds : 1;
+  return request.has(quirks::kMixedTimeUnits) ? request.prices->time_unit_seconds : 1;
 }
 
 PiperOptions options_of(const UnitRequest& request) {
@@ -33,7 +34,7 @@ PiperOptions options_of(const UnitRequest& request) {
           .memory = request.machine.memory,
           .communication_scale = communication_scale(request),
           .variants = request.recompute ? VariantRule::kChoose : VariantRule::kFirst,
-          .greedy = request.has("P1"),
+          .greedy = request.has(quirks::kGreedyKnapsack),
           .max_replicas = request.replication ? std::numeric_limits<int>::max() : 1,
           .max_degree = request.max_degree,
           .max_tries = request.max_pairs};
@@ -130,7 +131,7 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
   // Nothing found proves that nothing fits only where all was looked at.
   const bool is_unproven = !lattice || !found.complete || deadline.passed();
   if (found.stages.empty() && is_unproven) {
-    EqualSplit split = split_equally(*request.prices, costs, request.has("E3"));
+    EqualSplit split = split_equally(*request.prices, costs, request.has(quirks::kDevicesForEmptyEnd));
     found = {.stages = std::move(split.stages), .objective = split.objective, .complete = false};
   }
   if (found.stages.empty()) {
@@ -162,14 +163,14 @@ Result<UnitAnswer> plan_equal_runs(const UnitRequest& request) {
   GP_TRY_VOID(check_request(request));
   const Deadline deadline(request.time_limit, request.cancel);
   PiperOptions options = options_of(request);
-  if (request.has("E1")) options.max_replicas = std::numeric_limits<int>::max();
+  if (request.has(quirks::kReplicasAlways)) options.max_replicas = std::numeric_limits<int>::max();
   std::vector<PiperStageChoice> best;
   double objective = kInfinity;
   for (const VariantRule rule : {VariantRule::kFirst, VariantRule::kLast}) {
     if (rule == VariantRule::kLast && !request.recompute) break;
     options.variants = rule;
     const PiperCosts costs(*request.prices, options);
-    EqualSplit split = split_equally(*request.prices, costs, request.has("E3"));
+    EqualSplit split = split_equally(*request.prices, costs, request.has(quirks::kDevicesForEmptyEnd));
     if (split.objective < objective) {
       objective = split.objective;
       best = std::move(split.stages);

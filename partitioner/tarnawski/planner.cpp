@@ -4,6 +4,7 @@
 #include <array>
 
 #include "partitioner/cost_models/plan_price.h"
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/graph/bounded_lattice.h"
 #include "partitioner/tarnawski/max_load_dp.h"
 #include "partitioner/tarnawski/non_contiguous.h"
@@ -13,8 +14,8 @@ namespace graphpipe::partitioner {
 namespace {
 
 constexpr std::array kMaxThroughputQuirks = {
-    Quirk{"W4", "biconnected components stay together, on one linear order (the emulation of PipeDream)", false},
-    Quirk{"linear", "placements along one last-in-first-out order only", false},
+    quirks::kBiconnectedTogether,
+    quirks::kOneLinearOrder,
 };
 
 /// Seconds of the tensors that cross the boundary of a set.
@@ -84,7 +85,7 @@ Found search(const UnitRequest& request, const MaxLoadGraph& graph, const MaxLoa
     found.result.complete = found.is_proof = false;
     return found;
   }
-  if (request.has("W4") || request.has("linear")) return found;
+  if (request.has(quirks::kBiconnectedTogether) || request.has(quirks::kOneLinearOrder)) return found;
   found.is_proof = false;
   const auto cut = [&](std::span<const uint64_t> bits) { return crossing_seconds(graph, bits); };
   const std::optional<Lattice> lattice = bounded_lattice(dag, request.memory_budget, cut, options.stop);
@@ -119,7 +120,8 @@ Diagnostic no_plan(const UnitRequest& request, const MaxLoadGraph& graph) {
 }
 
 Result<UnitAnswer> plan_contiguous(const UnitRequest& request, const Deadline& deadline) {
-  const MaxLoadGraph graph = fuse_nodes(*request.prices, request.has("W4") ? Fusion::kBiconnected : Fusion::kClasses);
+  const MaxLoadGraph graph =
+      fuse_nodes(*request.prices, request.has(quirks::kBiconnectedTogether) ? Fusion::kBiconnected : Fusion::kClasses);
   const MaxLoadOptions options{.accelerators = request.machine.devices(),
                                .cpus = request.machine.cpus,
                                .memory = request.machine.memory,
