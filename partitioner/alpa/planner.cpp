@@ -285,8 +285,8 @@ Result<UnitAnswer> plan_alpa(const UnitRequest& request) {
   UnitAnswer answer{.plan = alpa.plan()};
   answer.model = {.score = Score::kIteration,
                   .overlap = Overlap::kAdd,
-                  .cut = CutRule::kStageEdges,
-                  .copies = CopiesRule::kStages,
+                  .traffic = TrafficRule::kStageEdges,
+                  .memory = MemoryRule::kSharedVariants,
                   .communication_scale = request.charge_traffic ? 1.0 : 0.0,
                   .reduction_factor = 4,
                   .reduction_every = alpa.micro_batches()};

@@ -62,7 +62,7 @@ class UnitPlanChecker {
         add(text("the edge ", quoted(from.label), " -> ", quoted(to.label),
                  " leads from a later stage to an earlier one"));
     }
-    if (answer_.model.cut != CutRule::kStageTransfers) return;
+    if (answer_.model.traffic != TrafficRule::kStageTransfers) return;
     for (size_t color = 0; color < graph_.colocated.size(); ++color)
       for (const ir::PlanNodeId node : graph_.colocated[color])
         if (plan_.stage_of[node] != plan_.stage_of[graph_.colocated[color].front()])
@@ -154,7 +154,7 @@ class UnitPlanChecker {
   // Two versions of the weights suffice if all pipelines are equal and each gets at least as many micro-batches between
   // two updates as it has stages.
   void check_versions() {
-    if (answer_.model.copies != CopiesRule::kTwoVersions) return;
+    if (answer_.model.memory != MemoryRule::kTwoVersions) return;
     const std::ptrdiff_t width = std::ssize(plan_.choice[ir::StageId(0u)].devices);
     for (size_t s = 0; s < plan_.choice.size(); ++s)
       if (const auto replicas = std::ssize(plan_.choice[ir::StageId(s)].devices); replicas != width)

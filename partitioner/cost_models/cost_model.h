@@ -23,8 +23,8 @@ enum class Overlap : uint8_t {
   kMaxWithReduction,
 };
 
-/// Which bytes a stage is charged for.
-enum class CutRule : uint8_t {
+/// Which bytes between stages a stage is charged for.
+enum class TrafficRule : uint8_t {
   kNone,
   /// At each boundary of the pipeline: every tensor of the layers before it that some layer behind it reads, once.
   kBoundaryTensors,
@@ -40,14 +40,16 @@ enum class CutRule : uint8_t {
   kStageMessages,
 };
 
-/// Which copies of weights and activations a stage holds.
-enum class CopiesRule : uint8_t {
-  kNone,      // memory is not looked at
-  kAfter,     // ceil(devices of later stages / replicas) times weights and outputs (quirk PD8)
-  kFrom,      // the same with the stage's own devices counted: what the runtime keeps
-  kVariants,  // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
-  kStages,    // sum of a n / d + b over the variants, n = stages from this one on (Alpa: d share each micro-batch)
-  kOnce,      // sum of the nodes' memory_bytes (Tarnawski)
+/// What a stage holds.
+enum class MemoryRule : uint8_t {
+  kNone,  // memory is not looked at
+  /// Copies of weights and outputs for what is in flight: ceil(devices of the stages behind / replicas) (quirk PD8),
+  /// or, as the runtime keeps them, with the stage's own devices counted.
+  kCopiesBehind,
+  kCopiesFrom,
+  kVariants,        // sum of a ceil(s / d) + b over the variants, s = devices / degree from this stage on (Piper)
+  kSharedVariants,  // sum of a n / d + b, n = stages from this one on (Alpa: d share each micro-batch)
+  kMeasured,        // sum of the nodes' memory_bytes (Tarnawski)
   /// 2 w + n a, n = stages of the pipeline: two versions of the weights, each stage with as many micro-batches in
   /// flight as the first. A stage that recomputes: 2 w + a + n times the tensors that enter it. Of layers with variants
   /// the measured b for 2 w and a per micro-batch, at least the tensors that enter where a recomputing one is chosen
@@ -58,8 +60,8 @@ enum class CopiesRule : uint8_t {
 struct CostModel {
   Score score = Score::kBottleneck;
   Overlap overlap = Overlap::kMax;
-  CutRule cut = CutRule::kBoundaryTensors;
-  CopiesRule copies = CopiesRule::kFrom;
+  TrafficRule traffic = TrafficRule::kBoundaryTensors;
+  MemoryRule memory = MemoryRule::kCopiesFrom;
   /// Seconds of traffic and reduction per second of the exact division by the bandwidth: 1, or the unit of the file's
   /// times where the original mixes units (quirk P5).
   double communication_scale = 1;

@@ -42,7 +42,7 @@ class DappleScore {
     LayerSet before;
     for (size_t s = 0; s < members_.size(); ++s) {
       const double time = seconds(s), devices = static_cast<double>(devices_of(s).size());
-      const double entering = batches() * recomputed_boundary(prices_, before, model_.cut);
+      const double entering = batches() * recomputed_boundary(prices_, before, model_.traffic);
       whole += time;
       fill += time / ((request_.has(quirks::kFillIgnoresReplicas) ? copies : devices) * micro_batches);
       slowest = std::max(slowest, time / devices);

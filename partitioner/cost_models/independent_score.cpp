@@ -91,9 +91,9 @@ class ChainScore {
       const double d = chain[p].replicas;
       const double moved = model_.reduction_factor * sum_of(prices_.weight_bytes, chain[p].layers) * (d - 1) / d;
       double time = (chain[p].seconds + moved / (rate * links(level, p == 0))) / d;
-      const double in = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
+      const double in = 2 * recomputed_boundary(prices_, before, model_.traffic) / (rate * d);
       before.insert(chain[p].layers.begin(), chain[p].layers.end());
-      const double out = 2 * recomputed_boundary(prices_, before, model_.cut) / (rate * d);
+      const double out = 2 * recomputed_boundary(prices_, before, model_.traffic) / (rate * d);
       const bool pays_in = p > 0, at_end = p + 1 == chain.size();
       const bool pays_out = p > 0 && (model_.group_end_pays_twice || !at_end);
       if (pays_in) time = std::max(time, in);
@@ -105,8 +105,8 @@ class ChainScore {
   }
 
   void note_memory(const std::vector<ChainPart>& chain, size_t p) {
-    const bool from = model_.copies == CopiesRule::kFrom;
-    if (!from && model_.copies != CopiesRule::kAfter) return;
+    const bool from = model_.memory == MemoryRule::kCopiesFrom;
+    if (!from && model_.memory != MemoryRule::kCopiesBehind) return;
     int devices = 0;
     for (size_t q = from ? p : p + 1; q < chain.size(); ++q) devices += chain[q].replicas;
     const int copies = (devices + chain[p].replicas - 1) / chain[p].replicas;
@@ -168,9 +168,9 @@ class StageScore {
     }
     const double every = std::max<double>(1, static_cast<double>(model_.reduction_every));
     const double reduction = model_.reduction_factor * weights * (d - 1) / d / every / rate * scale;
-    const double traffic = model_.cut == CutRule::kStageEdges       ? edge_bytes(s) / d / rate * scale
-                           : model_.cut == CutRule::kStageTransfers ? transfers(members_[s])
-                                                                    : 0;
+    const double traffic = model_.traffic == TrafficRule::kStageEdges       ? edge_bytes(s) / d / rate * scale
+                           : model_.traffic == TrafficRule::kStageTransfers ? transfers(members_[s])
+                                                                            : 0;
     return model_.overlap == Overlap::kAdd ? work / d + reduction + traffic : std::max(work / d + reduction, traffic);
   }
 
@@ -289,18 +289,19 @@ class StageScore {
   }
 
   double memory(size_t s) const {
-    if (model_.copies == CopiesRule::kTwoVersions) return two_versions(s);
+    if (model_.memory == MemoryRule::kTwoVersions) return two_versions(s);
     size_t from_here = 0;
     for (size_t t = s; t < members_.size(); ++t) from_here += stage(t).devices.size();
     const auto items = static_cast<double>((from_here + stage(s).devices.size() - 1) / stage(s).devices.size());
     double bytes = 0;
     const auto in_flight = static_cast<double>(members_.size() - s);
     for (const uint32_t layer : members_[s]) {
-      if (model_.copies == CopiesRule::kOnce) bytes += prices_.memory_bytes[layer];
+      if (model_.memory == MemoryRule::kMeasured) bytes += prices_.memory_bytes[layer];
       const ir::NodeAlternative* run = chosen(s, layer);
       if (run == nullptr) continue;
-      if (model_.copies == CopiesRule::kVariants) bytes += items * run->kept_bytes + run->fixed_bytes;
-      if (model_.copies == CopiesRule::kStages) bytes += run->kept_bytes * in_flight / replicas(s) + run->fixed_bytes;
+      if (model_.memory == MemoryRule::kVariants) bytes += items * run->kept_bytes + run->fixed_bytes;
+      if (model_.memory == MemoryRule::kSharedVariants)
+        bytes += run->kept_bytes * in_flight / replicas(s) + run->fixed_bytes;
     }
     return bytes;
   }
@@ -326,8 +327,8 @@ UnitAnswer with_devices_as_stages(UnitAnswer answer) {
   return answer;
 }
 
-bool is_row(CutRule rule) {
-  return rule == CutRule::kNone || rule == CutRule::kBoundaryTensors || rule == CutRule::kBoundaryAntichain;
+bool is_chain(TrafficRule rule) {
+  return rule == TrafficRule::kNone || rule == TrafficRule::kBoundaryTensors || rule == TrafficRule::kBoundaryAntichain;
 }
 
 }  // namespace
@@ -339,13 +340,13 @@ std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment&
   return members;
 }
 
-double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, CutRule rule) {
+double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, TrafficRule rule) {
   if (before.size() == prices.size()) return 0;
   LayerSet senders;
-  if (rule == CutRule::kBoundaryTensors)
+  if (rule == TrafficRule::kBoundaryTensors)
     for (const auto& [from, to] : prices.edges)
       if (before.contains(from) && !before.contains(to)) senders.insert(from);
-  if (rule == CutRule::kBoundaryAntichain) {
+  if (rule == TrafficRule::kBoundaryAntichain) {
     // For each last node x before the boundary: x, and each node before x that has a reader which is neither x nor
     // before it.
     std::map<uint32_t, LayerSet> into;
@@ -392,7 +393,7 @@ RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& an
   if (answer.model.score == Score::kDapple) return {.objective = dapple_score(request, answer)};
   if (answer.model.score == Score::kBlocks) return {.objective = heaviest_block(*request.prices, answer.plan)};
   RecomputedScore score =
-      is_row(answer.model.cut) ? ChainScore(request, answer).run() : StageScore(request, answer).run();
+      is_chain(answer.model.traffic) ? ChainScore(request, answer).run() : StageScore(request, answer).run();
   if (answer.model.score != Score::kThroughput) score.objective *= units_per_second(answer.unit);
   return score;
 }

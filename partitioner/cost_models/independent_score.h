@@ -26,7 +26,7 @@ RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& an
 double dapple_score(const UnitRequest& request, const UnitAnswer& answer);
 double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan);
 /// Bytes that a boundary after `before` is charged for, by one of the boundary rules.
-double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, CutRule rule);
+double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, TrafficRule rule);
 
 /// Units per second of the unit "s", "ms" or "us". Needs: one of these.
 double units_per_second(std::string_view unit);

@@ -7,12 +7,12 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// Bytes that leave a downset of layers, by one of the two boundary rules.
-double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, CutRule rule) {
+double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, TrafficRule rule) {
   BitSet charged(prices.size());
   for (uint32_t layer = 0; layer < prices.size(); ++layer) {
     if (!before.contains(layer)) continue;
     const auto inside = [&](uint32_t reader) { return before.contains(reader); };
-    if (rule == CutRule::kBoundaryTensors) {
+    if (rule == TrafficRule::kBoundaryTensors) {
       if (!std::ranges::all_of(dag.successors(layer), inside)) charged.insert(layer);
       continue;
     }
@@ -54,8 +54,8 @@ class LevelPricer {
       const size_t devices = plan.choice[ir::StageId(s)].devices.size();
       stages_.push_back({static_cast<int>(s), 1, static_cast<int>(devices) / copies_around(groups, s)});
       for (const uint32_t layer : layers_[s]) before.insert(layer);
-      if (model.cut != CutRule::kNone && s + 1 < layers_.size())
-        boundaries_[s + 1] = boundary_bytes(prices, dag, before, model.cut);
+      if (model.traffic != TrafficRule::kNone && s + 1 < layers_.size())
+        boundaries_[s + 1] = boundary_bytes(prices, dag, before, model.traffic);
     }
   }
 
@@ -125,8 +125,8 @@ class LevelPricer {
   }
 
   double unit_memory(const Unit& unit, int later) const {
-    if (model_.copies != CopiesRule::kAfter && model_.copies != CopiesRule::kFrom) return 0;
-    const int devices = model_.copies == CopiesRule::kFrom ? later + unit.replicas : later;
+    if (model_.memory != MemoryRule::kCopiesBehind && model_.memory != MemoryRule::kCopiesFrom) return 0;
+    const int devices = model_.memory == MemoryRule::kCopiesFrom ? later + unit.replicas : later;
     const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
     return copies * (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
   }

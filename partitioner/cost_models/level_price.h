@@ -7,11 +7,11 @@
 namespace graphpipe::partitioner {
 
 /// The models whose cuts are counted at boundaries.
-constexpr bool is_priced_by_level(CutRule cut) {
-  return cut == CutRule::kNone || cut == CutRule::kBoundaryTensors || cut == CutRule::kBoundaryAntichain;
+constexpr bool is_priced_by_level(TrafficRule cut) {
+  return cut == TrafficRule::kNone || cut == TrafficRule::kBoundaryTensors || cut == TrafficRule::kBoundaryAntichain;
 }
 
-/// As price_plan. Needs: is_priced_by_level(model.cut).
+/// As price_plan. Needs: is_priced_by_level(model.traffic).
 PlanPrice price_levels(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
                        const CostModel& model, std::span<const StageGroup> groups);
 

@@ -49,7 +49,7 @@ class StagePricer {
 
   void collect_messages() {
     messages_.resize(layers_.size());
-    if (model_.cut != CutRule::kStageMessages && model_.copies != CopiesRule::kTwoVersions) return;
+    if (model_.traffic != TrafficRule::kStageMessages && model_.memory != MemoryRule::kTwoVersions) return;
     std::map<std::pair<uint32_t, size_t>, double> sent;  // by producer and reading stage
     for (size_t edge = 0; edge < prices_.edges.size(); ++edge) {
       const auto [from, to] = prices_.edges[edge];
@@ -128,8 +128,8 @@ class StagePricer {
       price.reduction = model_.communication_scale * model_.reduction_factor * (replicas - 1) * weights /
                         (replicas * every) / bandwidth;
     }
-    if (model_.cut == CutRule::kStageEdges) traffic *= model_.communication_scale / replicas / bandwidth;
-    if (model_.cut == CutRule::kStageMessages)
+    if (model_.traffic == TrafficRule::kStageEdges) traffic *= model_.communication_scale / replicas / bandwidth;
+    if (model_.traffic == TrafficRule::kStageMessages)
       traffic = model_.communication_scale / replicas * messages_[stage].seconds;
     price.traffic = on_cpu ? 0 : traffic;
     price.total = total(price);
@@ -147,7 +147,7 @@ class StagePricer {
   // kStageEdges: bytes. kStageTransfers: seconds; a tensor that enters is charged at its first reader in the stage.
   double node_traffic(size_t stage, uint32_t layer, const ir::NodeAlternative* run) {
     double traffic = 0;
-    if (model_.cut == CutRule::kStageEdges) {
+    if (model_.traffic == TrafficRule::kStageEdges) {
       if (edges_of_.empty()) index_edges();
       for (const size_t edge : edges_of_[layer]) {
         const auto [from, to] = prices_.edges[edge];
@@ -157,7 +157,7 @@ class StagePricer {
         if (run != nullptr) bytes += collective_bytes(from == layer ? run->to : run->from, other);
         traffic += 2 * bytes;
       }
-    } else if (model_.cut == CutRule::kStageTransfers) {
+    } else if (model_.traffic == TrafficRule::kStageTransfers) {
       const auto outside = [&](uint32_t other) { return stage_of_[other] != stage; };
       if (std::ranges::any_of(dag_.successors(layer), outside)) traffic += prices_.transfer_seconds[layer];
       for (const uint32_t from : dag_.predecessors(layer))
@@ -199,17 +199,17 @@ class StagePricer {
   }
 
   double stage_memory(size_t stage) const {
-    if (model_.copies == CopiesRule::kTwoVersions) return two_versions(stage);
+    if (model_.memory == MemoryRule::kTwoVersions) return two_versions(stage);
     double memory = 0;
     int pipelined = 0;
     for (size_t s = stage; s < layers_.size(); ++s) pipelined += replicas_[s];
     double items = std::ceil(static_cast<double>(pipelined) / replicas_[stage]);
-    const bool is_shared = model_.copies == CopiesRule::kStages;
+    const bool is_shared = model_.memory == MemoryRule::kSharedVariants;
     if (is_shared) items = static_cast<double>(layers_.size() - stage) / replicas_[stage];
     for (const uint32_t layer : layers_[stage]) {
-      if (model_.copies == CopiesRule::kOnce) memory += prices_.memory_bytes[layer];
+      if (model_.memory == MemoryRule::kMeasured) memory += prices_.memory_bytes[layer];
       const ir::NodeAlternative* run = chosen(layer);
-      if ((is_shared || model_.copies == CopiesRule::kVariants) && run != nullptr)
+      if ((is_shared || model_.memory == MemoryRule::kVariants) && run != nullptr)
         memory += run->kept_bytes * items + run->fixed_bytes;
     }
     return memory;
@@ -252,7 +252,7 @@ PlanPrice price_pools(const UnitPrices& prices, const ir::Assignment& plan, cons
 PlanPrice price_plan(const UnitPrices& prices, const ir::Assignment& plan, const MachineLevels& machine,
                      const CostModel& model, std::span<const StageGroup> groups) {
   GP_CHECK(!machine.levels.empty() && !plan.choice.empty());
-  if (is_priced_by_level(model.cut)) return price_levels(prices, plan, machine, model, groups);
+  if (is_priced_by_level(model.traffic)) return price_levels(prices, plan, machine, model, groups);
   if (model.pools_devices) return price_pools(prices, plan, machine, model);
   return StagePricer(prices, plan, machine, model, groups).run();
 }

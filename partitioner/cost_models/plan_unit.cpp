@@ -76,10 +76,11 @@ class UnitPlanner {
   bool fits(const UnitAnswer& found) const {
     const bool is_placement = profile_.format == ir::ProfileFormat::kDnnPartitioning;
     if (!is_placement && ir::shares_devices(found.plan)) return false;
-    CostModel model{.cut = CutRule::kNone, .copies = CopiesRule::kFrom};
+    CostModel model{.traffic = TrafficRule::kNone, .memory = MemoryRule::kCopiesFrom};
     if (profile_.format == ir::ProfileFormat::kPiper)
-      model = {.cut = CutRule::kStageEdges, .copies = CopiesRule::kVariants};
-    if (is_placement) model = {.cut = CutRule::kStageTransfers, .copies = CopiesRule::kOnce, .pools_devices = true};
+      model = {.traffic = TrafficRule::kStageEdges, .memory = MemoryRule::kVariants};
+    if (is_placement)
+      model = {.traffic = TrafficRule::kStageTransfers, .memory = MemoryRule::kMeasured, .pools_devices = true};
     return price_plan(prices_, found.plan, machine_, model, found.groups).shortfall <= 0;
   }
 

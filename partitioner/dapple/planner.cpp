@@ -47,12 +47,12 @@ class Dapple {
 
   Result<UnitAnswer> run() {
     const Stopwatch watch;
-    const CutRule rule = !request_.charge_traffic                   ? CutRule::kNone
-                         : request_.has(quirks::kForksChargedAtCut) ? CutRule::kBoundaryAntichain
-                                                                    : CutRule::kBoundaryTensors;
+    const TrafficRule rule = !request_.charge_traffic                   ? TrafficRule::kNone
+                             : request_.has(quirks::kForksChargedAtCut) ? TrafficRule::kBoundaryAntichain
+                                                                        : TrafficRule::kBoundaryTensors;
     GP_TRY_VOID(check_boundary_rule(prices_, rule));
     sets_.emplace(prices_, find_cuts(), rule);
-    model_ = {.score = Score::kDapple, .cut = rule, .copies = CopiesRule::kNone};
+    model_ = {.score = Score::kDapple, .traffic = rule, .memory = MemoryRule::kNone};
     if (sets_->seconds(sets_->size() - 1) <= 0)
       return Diagnostic{.code = Code::kNoFeasiblePlan,
                         .message = "no layer takes any time, so nothing can be sped up",
@@ -270,11 +270,12 @@ class Dapple {
       if (request_.replication && devices_ % slots != 0) continue;
       for (const double bandwidth : {machines_.links().inside, machines_.links().between}) {
         if (bandwidth != machines_.links().inside && machines_.sizes().size() == 1) continue;
-        const PipelineLimits limits{.devices = slots,
-                                    .bandwidth = bandwidth,
-                                    .replication = request_.replication,
-                                    .model = {.cut = model_.cut, .copies = CopiesRule::kNone, .reduction_factor = 0},
-                                    .max_pairs = request_.max_pairs};
+        const PipelineLimits limits{
+            .devices = slots,
+            .bandwidth = bandwidth,
+            .replication = request_.replication,
+            .model = {.traffic = model_.traffic, .memory = MemoryRule::kNone, .reduction_factor = 0},
+            .max_pairs = request_.max_pairs};
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
         // With the slow links the limit would not hold: the final placement may use others.

@@ -27,7 +27,7 @@ int OneLevelDp::needed(double seconds, double most) const {
 }
 
 bool OneLevelDp::fits(size_t from, size_t to, int used, int replicas) const {
-  const int devices = limits_.devices - used + (limits_.model.copies == CopiesRule::kFrom ? replicas : 0);
+  const int devices = limits_.devices - used + (limits_.model.memory == MemoryRule::kCopiesFrom ? replicas : 0);
   const int copies = ceil_div(devices, replicas);
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
@@ -60,7 +60,7 @@ void OneLevelDp::open_windows(double most) {
 }
 
 void OneLevelDp::extend(size_t from, size_t to, int least, int largest, double most) {
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
   for (int d = least; d <= largest; ++d) {
     const double seconds = stage_seconds(from, to, d);
     if (!(seconds <= most)) continue;
@@ -105,7 +105,7 @@ FoundPipeline OneLevelDp::pipeline_to_the_end() {
   FoundPipeline pipeline;
   size_t to = sets_.size() - 1;
   int used = limits_.devices;
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
+  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
   while (to != 0) {
     const double target = std::max(value(to, used), good_);
     if (limits_.use_fewer && used > low_[to] && value(to, used - 1) <= target) {
@@ -201,7 +201,7 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   if (bound_ >= most) return std::nullopt;
   std::optional<FoundPipeline> best;
   // Memory depends on the devices behind a stage, which the fewest devices up to it do not determine.
-  const bool has_memory = std::isfinite(limits_.memory) && limits_.model.copies != CopiesRule::kNone;
+  const bool has_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
   if (!has_memory && close_in(most, best)) return best;
   // Whether some pipeline stays within a threshold is quick to tell; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {

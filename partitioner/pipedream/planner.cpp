@@ -49,7 +49,7 @@ class PipeDream {
 
   Result<UnitAnswer> run() {
     const Stopwatch watch;
-    GP_TRY_VOID(check_boundary_rule(prices_, model_.cut));
+    GP_TRY_VOID(check_boundary_rule(prices_, model_.traffic));
     answer_.model = model_;
     answer_.unit = "ms";
     bound_ = work_bound();
@@ -158,7 +158,7 @@ class PipeDream {
   }
 
   double search_pipeline(const SetTable& cuts, Deadline& deadline) {
-    const PricedDownsets sets(prices_, cuts, model_.cut);
+    const PricedDownsets sets(prices_, cuts, model_.traffic);
     OneLevelDp search(sets, pipeline_limits_, deadline);
     const auto pipeline = search.best(found_ ? found_->seconds : most(), bound_);
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
@@ -203,7 +203,7 @@ class PipeDream {
   }
 
   bool search_levels(const SetTable& cuts, Deadline& deadline) {
-    const PricedDownsets sets(prices_, cuts, model_.cut);
+    const PricedDownsets sets(prices_, cuts, model_.traffic);
     MultiLevelDp search(sets, level_limits(), deadline);
     const auto found = search.best();
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
@@ -339,12 +339,12 @@ CostModel pipedream_model(const UnitRequest& request) {
   const bool has_traffic = request.charge_traffic && !request.has(quirks::kFreeTraffic);
   const bool has_limit = std::isfinite(request.machine.memory);
   return {.overlap = Overlap::kMax,
-          .cut = !has_traffic                              ? CutRule::kNone
-                 : request.has(quirks::kForksChargedAtCut) ? CutRule::kBoundaryAntichain
-                                                           : CutRule::kBoundaryTensors,
-          .copies = !has_limit                          ? CopiesRule::kNone
-                    : request.has(quirks::kOneCopyLess) ? CopiesRule::kAfter
-                                                        : CopiesRule::kFrom,
+          .traffic = !has_traffic                              ? TrafficRule::kNone
+                     : request.has(quirks::kForksChargedAtCut) ? TrafficRule::kBoundaryAntichain
+                                                               : TrafficRule::kBoundaryTensors,
+          .memory = !has_limit                          ? MemoryRule::kNone
+                    : request.has(quirks::kOneCopyLess) ? MemoryRule::kCopiesBehind
+                                                        : MemoryRule::kCopiesFrom,
           .reduction_factor = 4,
           .group_end_pays_twice = request.has(quirks::kGroupEndPaysTwice),
           .parallel_links_everywhere = !request.has(quirks::kParallelLinksAtFirstStage),

@@ -58,8 +58,8 @@ double exact_boundary(const UnitPrices& prices, const Dag& dag, std::span<const 
 
 }  // namespace
 
-Status check_boundary_rule(const UnitPrices& prices, CutRule rule) {
-  if (rule != CutRule::kBoundaryAntichain || prices.size() <= kMaxLayersOfAntichains) return Ok{};
+Status check_boundary_rule(const UnitPrices& prices, TrafficRule rule) {
+  if (rule != TrafficRule::kBoundaryAntichain || prices.size() <= kMaxLayersOfAntichains) return Ok{};
   return Diagnostic{.code = Code::kLimitExceeded,
                     .origin = ModelText("--compat"),
                     .message = text("the quirk PD2 takes a table of the square of ", prices.size(), " layers"),
@@ -73,7 +73,7 @@ double quantum_of(const UnitPrices& prices) {
   return total > 0 ? std::ldexp(1.0, std::ilogb(total) - 59) : 1;
 }
 
-PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, CutRule rule)
+PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, TrafficRule rule)
     : sets_(prices.size()), quantum_(quantum_of(prices)) {
   const Dag dag(prices.size(), prices.edges);
   std::vector<int64_t> ticks(sets.size(), 0), layer_ticks;
@@ -90,7 +90,7 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, C
     return std::tuple(ticks[a], counts[a], a) < std::tuple(ticks[b], counts[b], b);
   });
   std::optional<AntichainBoundaries> antichains;
-  if (rule == CutRule::kBoundaryAntichain) antichains.emplace(prices, dag);
+  if (rule == TrafficRule::kBoundaryAntichain) antichains.emplace(prices, dag);
   for (const uint32_t s : order) {
     sets_.add(sets[s]);
     ticks_.push_back(ticks[s]);
@@ -101,7 +101,7 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, C
     });
     weights_.push_back(weights);
     outputs_.push_back(outputs);
-    const bool is_free = rule == CutRule::kNone || counts[s] == prices.size();
+    const bool is_free = rule == TrafficRule::kNone || counts[s] == prices.size();
     leaving_.push_back(is_free      ? 0
                        : antichains ? antichains->bytes(sets[s])
                                     : exact_boundary(prices, dag, sets.words(s)));

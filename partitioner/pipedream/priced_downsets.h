@@ -11,7 +11,7 @@ namespace graphpipe::partitioner {
 class PricedDownsets {
  public:
   /// Needs: `sets` holds the empty and the full set. `rule`: which bytes leave a downset.
-  PricedDownsets(const UnitPrices& prices, const SetTable& sets, CutRule rule);
+  PricedDownsets(const UnitPrices& prices, const SetTable& sets, TrafficRule rule);
 
   size_t size() const { return sets_.size(); }
   const SetTable& sets() const { return sets_; }
@@ -36,7 +36,7 @@ class PricedDownsets {
 
 /// Errors (kLimitExceeded): the original's rule for cuts (quirk PD2) takes a table of the square of the layers, and
 /// there are too many.
-Status check_boundary_rule(const UnitPrices& prices, CutRule rule);
+Status check_boundary_rule(const UnitPrices& prices, TrafficRule rule);
 
 /// A power of two that divides sums of these seconds finely: any sum of all of them stays below 2^61 of it.
 double quantum_of(const UnitPrices& prices);

@@ -78,8 +78,8 @@ class TwoBwSearch {
   CostModel model_of(int width) const {
     return {.score = Score::kThroughput,
             .overlap = Overlap::kMaxWithReduction,
-            .cut = CutRule::kStageMessages,
-            .copies = CopiesRule::kTwoVersions,
+            .traffic = TrafficRule::kStageMessages,
+            .memory = MemoryRule::kTwoVersions,
             .communication_scale = request_.charge_traffic ? 1.0 : 0.0,
             .level_of_devices = true,
             .reduction_factor = 2,

@@ -66,8 +66,8 @@ UnitAnswer answer_of(const UnitRequest& request, const std::vector<PiperStageCho
     next_device += choice.replicas * choice.degree;
   }
   answer.model = {.overlap = Overlap::kAdd,
-                  .cut = CutRule::kStageEdges,
-                  .copies = CopiesRule::kVariants,
+                  .traffic = TrafficRule::kStageEdges,
+                  .memory = MemoryRule::kVariants,
                   .communication_scale = communication_scale(request),
                   .reduction_factor = 4,
                   .reduction_every = std::max<int64_t>(1, request.micro_batches)};

@@ -160,8 +160,10 @@ Result<UnitAnswer> plan_contiguous(const UnitRequest& request, const Deadline& d
 std::span<const Quirk> max_throughput_quirks() { return kMaxThroughputQuirks; }
 
 CostModel max_throughput_model() {
-  return {
-      .overlap = Overlap::kAdd, .cut = CutRule::kStageTransfers, .copies = CopiesRule::kOnce, .reduction_factor = 0};
+  return {.overlap = Overlap::kAdd,
+          .traffic = TrafficRule::kStageTransfers,
+          .memory = MemoryRule::kMeasured,
+          .reduction_factor = 0};
 }
 
 Result<UnitAnswer> plan_max_throughput(const UnitRequest& request) {

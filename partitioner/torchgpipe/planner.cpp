@@ -112,7 +112,7 @@ Result<UnitAnswer> plan_torchgpipe(const UnitRequest& request) {
   std::vector<int64_t> costs;
   for (const uint32_t layer : order) costs.push_back(std::llround(std::min(prices.seconds[layer] * 1e6, 1e12)));
   UnitAnswer answer;
-  answer.model = {.score = Score::kBlocks, .copies = CopiesRule::kNone};
+  answer.model = {.score = Score::kBlocks, .memory = MemoryRule::kNone};
   answer.unit = "us";
   size_t begin = 0;
   int64_t heaviest = 0;

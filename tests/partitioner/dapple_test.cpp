@@ -140,8 +140,8 @@ class Families {
     if (request_.batch / copies / request_.micro_batch == 0) return 0;
     LayerAnswer answer;
     answer.model = {.score = Score::kDapple,
-                    .cut = CutRule::kBoundaryTensors,
-                    .copies = CopiesRule::kNone,
+                    .traffic = TrafficRule::kBoundaryTensors,
+                    .memory = MemoryRule::kNone,
                     .pipeline_copies = copies,
                     .traffic_factor = traffic_factor};
     int next = 0;
