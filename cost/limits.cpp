@@ -59,7 +59,7 @@ size_t used_devices(const ir::StageGraph& graph) {
 std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const auto seconds = [&](double n) { return stage.total(n); };
-  const double samples = static_cast<double>(item_samples(stage.choice).count);
+  const double samples = static_cast<double>(stage.choice.item_samples().count);
   const bool halves = samples >= 2 && seconds(samples / 2) < 0.75 * seconds(samples);
   return halves ? "a larger batch, smaller micro-batches" : "a larger batch";
 }

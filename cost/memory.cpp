@@ -146,7 +146,7 @@ namespace {
 
 MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id, Samples in_flight) {
   const ir::Stage& stage = graph.stages[id];
-  const Samples samples = item_samples(stage.choice);
+  const Samples samples = stage.choice.item_samples();
   const ItemBytes item = item_bytes(graph, boundary, id, samples);
   MemoryParts parts;
   parts.weights = stage.weight_bytes;
@@ -187,7 +187,7 @@ class HeldBack {
 Bytes ahead_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id,
                const IdMap<StageId, Samples>& in_flight, const HeldBack& held_back) {
   const ir::StageChoice& choice = graph.stages[id].choice;
-  const Samples samples = item_samples(choice);
+  const Samples samples = choice.item_samples();
   const int64_t own = items_of(choice, in_flight[id].count);
   // parts_of has counted one gradient of each boundary value already.
   double ahead = -static_cast<double>(boundary_gradients(graph, boundary, samples).count);

@@ -1,7 +1,6 @@
 #include "cost/stage_cost.h"
 
 #include "cost/update_time.h"
-#include "support/integer_math.h"
 
 namespace graphpipe::cost {
 
@@ -70,7 +69,7 @@ void add_boundary(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
 StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, StageId id,
                   const std::vector<EdgeId>& edges) {
   const ir::Stage& stage = graph.stages[id];
-  const double samples = static_cast<double>(item_samples(stage.choice).count);
+  const double samples = static_cast<double>(stage.choice.item_samples().count);
   StageCost cost;
   cost.forward = stage.forward.at(samples);
   cost.input_gradient = stage.input_gradient.at(samples);
@@ -98,12 +97,6 @@ double largest_device_sum(const ir::StageGraph& graph, const std::function<doubl
   double largest = 0;
   for (const auto& [device, sum] : device_sums(graph, per_stage)) largest = std::max(largest, sum);
   return largest;
-}
-
-Samples item_samples(const ir::StageChoice& choice) {
-  if (choice.mode == ir::ReplicaMode::kRoundRobin) return choice.micro_batch;
-  const int64_t replicas = static_cast<int64_t>(choice.devices.size());
-  return Samples(ceil_div(choice.micro_batch.count, replicas));
 }
 
 Seconds copies_time(const ir::StageGraph& graph, const ir::Cluster& cluster, const ir::SharedWeights& shared) {

@@ -19,9 +19,6 @@
 
 namespace graphpipe::cost {
 
-/// Samples of one item of one replica.
-Samples item_samples(const ir::StageChoice& choice);
-
 struct StageCost {
   /// Seconds of one item of one replica. Backward holds input and weight gradients, and the recomputed forward.
   double forward = 0, input_gradient = 0, weight_gradient = 0;

@@ -5,6 +5,7 @@
 
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
+#include "support/integer_math.h"
 #include "wire/training.h"
 
 namespace graphpipe::ir {
@@ -33,6 +34,11 @@ struct StageChoice {
   int64_t turns() const { return mode == ReplicaMode::kRoundRobin ? static_cast<int64_t>(devices.size()) : 1; }
   /// Samples in which every replica has had its part of one micro-batch.
   int64_t samples_of_turns() const { return micro_batch.count * turns(); }
+  /// Samples of an item: the largest share of a micro-batch that one replica gets.
+  Samples item_samples() const {
+    const int64_t parts = mode == ReplicaMode::kSplit ? static_cast<int64_t>(devices.size()) : 1;
+    return Samples(ceil_div(micro_batch.count, parts));
+  }
 
   bool operator==(const StageChoice&) const = default;
 };

@@ -127,17 +127,10 @@ PassSeconds seconds_of(const PlanGraph& graph, const std::vector<PlanNodeId>& no
   return sum;
 }
 
-/// Samples of the largest share of a micro-batch that one replica gets.
-double largest_item(const StageChoice& choice) {
-  const auto replicas = static_cast<int64_t>(choice.devices.size());
-  const int64_t parts = choice.mode == ReplicaMode::kSplit ? replicas : 1;
-  return static_cast<double>(ceil_div(choice.micro_batch.count, parts));
-}
-
 /// A stage takes as long as the slowest of its replicas: all of them get equal shares.
 void add_seconds(const PlanGraph& graph, StageGraph& result) {
   for (Stage& stage : result.stages) {
-    const double samples = largest_item(stage.choice);
+    const Samples samples = stage.choice.item_samples();
     double slowest = -1;
     std::set<int> seen;
     for (const DeviceId device : stage.choice.devices) {
