@@ -23,10 +23,6 @@ constexpr size_t kMaxReturned = 12, kMaxSimulated = 8;
 constexpr double kMaxSimulatedItems = 50'000;
 constexpr double kStepRounding = 1e-9;
 
-bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
-  return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
-}
-
 /// Items that the simulator moves in a step.
 double items_of(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
   double items = 0;

@@ -144,6 +144,9 @@ struct PlanCandidate {
   bool fits = true;
 };
 
+/// The order of an answer: the shorter step first, then the smaller objective.
+bool is_better(const PlanCandidate& a, const PlanCandidate& b);
+
 /// How a search went.
 struct SearchRecord {
   /// False where a limit or `cancel` ended it; `stopped` may say which, in words, or who found the plan.

@@ -180,6 +180,10 @@ Result<std::set<std::string, std::less<>>> parse_compat(const PlannerEntry& plan
   return names;
 }
 
+bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
+}
+
 int64_t usual_micro_batch(int64_t batch) {
   int64_t size = std::min<int64_t>(64, batch);
   while (batch % size != 0) --size;

@@ -258,9 +258,7 @@ void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer) {
     if (std::none_of(all->candidates.begin(), all->candidates.end(), same))
       all->candidates.push_back(std::move(candidate));
   }
-  std::stable_sort(all->candidates.begin(), all->candidates.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
-    return std::pair(a.step_seconds, a.objective) < std::pair(b.step_seconds, b.objective);
-  });
+  std::ranges::stable_sort(all->candidates, is_better);
 }
 
 void set_own_objectives(const PlanRequest& request, PlanAnswer& answer) {

@@ -63,7 +63,7 @@ class BestOfAll {
       complete = complete && was_complete(others[i]);
       if (!others[i].ok() || (request_.accelerators_only && !is_on_accelerators(others[i]->candidates.front())))
         continue;
-      if (best.ok() && !is_better(others[i]->candidates.front(), best->candidates.front())) continue;
+      if (best.ok() && !fits_better(others[i]->candidates.front(), best->candidates.front())) continue;
       best = std::move(others[i]);
       finder = text(asked[i].planner->name, asked[i].non_contiguous ? " --non-contiguous" : "");
     }
@@ -81,7 +81,7 @@ class BestOfAll {
     return answer.ok() ? answer->complete : answer.problems().front().code != Code::kInterrupted;
   }
 
-  static bool is_better(const PlanCandidate& a, const PlanCandidate& b) {
+  static bool fits_better(const PlanCandidate& a, const PlanCandidate& b) {
     return std::pair(!a.fits, a.step_seconds) < std::pair(!b.fits, b.step_seconds);
   }
 

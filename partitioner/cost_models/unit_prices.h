@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ir/imported_profile.h"
@@ -32,6 +33,9 @@ struct UnitPrices {
   /// Seconds of one unit of the file's times, 1 or 0.001: planners that mix units like their originals need it.
   double time_unit_seconds = 1;
 
+  /// The unit of objectives that are times, as the file has it: "s" or "ms", and how many make a second.
+  std::string_view time_unit() const { return time_unit_seconds == 1 ? "s" : "ms"; }
+  double units_per_second() const { return time_unit_seconds == 1 ? 1 : 1000; }
   uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }
   const ir::PlanNode& node(uint32_t layer) const { return graph->nodes[nodes[layer]]; }
   bool is_backward(uint32_t layer) const { return node(layer).is_backward; }

@@ -71,8 +71,8 @@ UnitAnswer answer_of(const UnitRequest& request, const std::vector<PiperStageCho
                   .communication_scale = communication_scale(request),
                   .reduction_factor = 4,
                   .reduction_every = std::max<int64_t>(1, request.micro_batches)};
-  const double units = request.prices->time_unit_seconds == 1 ? 1 : 1000;
-  answer.unit = units == 1 ? "s" : "ms";
+  const double units = request.prices->units_per_second();
+  answer.unit = request.prices->time_unit();
   answer.objective = units * price_plan(*request.prices, answer.plan, request.machine, answer.model).bottleneck;
   return answer;
 }
@@ -143,7 +143,7 @@ Result<UnitAnswer> plan_piper(const UnitRequest& request) {
     return no_plan(request, *lattice, deadline);
   }
   UnitAnswer answer = answer_of(request, found.stages);
-  const double units = answer.unit == "s" ? 1 : 1000;
+  const double units = request.prices->units_per_second();
   found.complete = found.complete && lattice;
   const bool is_proof = lattice && lattice->complete() && found.variants_proven;
   answer.bound = std::min(answer.objective, units * std::max(is_proof ? found.bound : 0, min_piper_bottleneck(costs)));

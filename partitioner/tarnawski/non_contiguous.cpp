@@ -90,10 +90,10 @@ Result<UnitAnswer> plan_non_contiguous(const UnitRequest& request, const Result<
   if (found.device_of.empty()) return contiguous;
   found.device_of = with_fewer_crossings(graph, options, std::move(found.device_of));
 
-  const double units = prices.time_unit_seconds == 1 ? 1 : 1000;
+  const double units = prices.units_per_second();
   UnitAnswer answer{.plan = plan_of_runs(prices, graph, runs_of(graph, found.device_of), options.accelerators),
                     .model = non_contiguous_model()};
-  answer.unit = units == 1 ? "s" : "ms";
+  answer.unit = prices.time_unit();
   answer.objective = units * price_plan(prices, answer.plan, request.machine, answer.model).bottleneck;
   answer.bound = std::min(answer.objective, units * least);
   answer.complete = found.complete;

@@ -137,9 +137,9 @@ Result<UnitAnswer> plan_contiguous(const UnitRequest& request, const Deadline& d
                       .hint = deadline.passed() ? "give the search more time"
                                                 : "use the planner graphpipe, which contracts large graphs"};
   }
-  const double units = request.prices->time_unit_seconds == 1 ? 1 : 1000;
+  const double units = request.prices->units_per_second();
   UnitAnswer answer{.plan = plan_of(request, graph, found.result.stages), .model = max_throughput_model()};
-  answer.unit = units == 1 ? "s" : "ms";
+  answer.unit = request.prices->time_unit();
   answer.objective = units * price_plan(*request.prices, answer.plan, request.machine, answer.model).bottleneck;
   answer.complete = found.result.complete;
   if (answer.complete && found.is_proof) answer.bound = answer.objective;
