@@ -1,10 +1,11 @@
 // Transformations of the coordinates of picked places: transposed, split, scaled, concatenated.
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "frontend/evaluate.h"
 #include "frontend/lower_selection.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -142,14 +143,16 @@ Status MovedCoordinates::split() {
   GP_TRY(const int64_t axis, context_.axis(context_.int_attribute("axis", 0), context_.rank(0)));
   const auto outputs = static_cast<int64_t>(context_.node().outputs.size());
   const int64_t size = operands_[0]->shape[static_cast<size_t>(axis)].factor;
-  std::vector<int64_t> sizes(static_cast<size_t>(outputs), outputs > 0 ? (size + outputs - 1) / outputs : 0);
+  std::vector<int64_t> sizes(static_cast<size_t>(outputs), outputs > 0 ? size / outputs + (size % outputs > 0) : 0);
   if (context_.has_input(1)) {
     GP_TRY(sizes, context_.integers(1, "sizes"));
   }
   int64_t start = 0;
   const bool by_place = static_cast<size_t>(axis) == first_.axis;
   const std::optional<Dim> all = ir::element_count(context_.lowering().selections()[first_.selection].box);
-  if (by_place && (!all || *all != Dim::fixed(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}))))
+  const std::optional<int64_t> taken = checked_sum(sizes);
+  if (!taken) return refuse_selection(context_, "splits coordinates in a way that is not known");
+  if (by_place && (!all || *all != Dim::fixed(*taken)))
     return refuse_selection(context_, "takes some of the places that a mask picks");
   OnnxNode slice = context_.node();
   slice.op = "Slice";
