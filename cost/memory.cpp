@@ -29,14 +29,17 @@ int64_t items_of(const ir::StageChoice& choice, int64_t samples) {
   return choice.mode == ir::ReplicaMode::kRoundRobin ? ceil_div(items, replicas) : items;
 }
 
-int64_t held_versions(ir::WeightVersions versions, int64_t items) {
+/// `in_flight`: of the stage, and of the stage with the most.
+int64_t held_versions(ir::WeightVersions versions, const ir::StageChoice& choice, Samples in_flight, Samples largest) {
   switch (versions) {
     case ir::WeightVersions::kOne:
       return 1;
     case ir::WeightVersions::kTwo:
       return 2;
     case ir::WeightVersions::kPerItem:
-      return std::max<int64_t>(1, items);
+      return std::max<int64_t>(1, items_of(choice, in_flight.count));
+    case ir::WeightVersions::kPerItemOfFirst:
+      return std::max<int64_t>(1, ceil_div(largest.count, choice.samples_of_turns()));
   }
   return 1;
 }
@@ -144,7 +147,8 @@ ItemBytes item_bytes(const ir::StageGraph& graph, const StageBoundary& boundary,
 
 namespace {
 
-MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id, Samples in_flight) {
+MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary, StageId id, Samples in_flight,
+                     Samples largest) {
   const ir::Stage& stage = graph.stages[id];
   const Samples samples = stage.choice.item_samples();
   const ItemBytes item = item_bytes(graph, boundary, id, samples);
@@ -159,7 +163,7 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary,
   (stage.choice.recompute ? parts.working : per_item) += item.stash;
   const int64_t items = items_of(stage.choice, in_flight.count);
   parts.stash = to_bytes(static_cast<double>(items) * static_cast<double>(per_item.count));
-  parts.versions = to_bytes(static_cast<double>(held_versions(graph.versions, items) - 1) *
+  parts.versions = to_bytes(static_cast<double>(held_versions(graph.versions, stage.choice, in_flight, largest) - 1) *
                             static_cast<double>(stage.trainable_weight_bytes.count));
   parts.boundary = boundary_gradients(graph, boundary, samples);
   parts.reduction = reduction_bytes(graph, id);
@@ -224,7 +228,7 @@ Bytes reduction_bytes(const ir::StageGraph& graph, StageId id) {
 }
 
 MemoryParts stage_memory(const ir::StageGraph& graph, StageId id, Samples in_flight) {
-  return parts_of(graph, boundary_of(graph, id), id, in_flight);
+  return parts_of(graph, boundary_of(graph, id), id, in_flight, in_flight);
 }
 
 IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cluster& cluster,
@@ -232,8 +236,10 @@ IdMap<ir::DeviceId, Bytes> peak_memory(const ir::StageGraph& graph, const ir::Cl
   IdMap<ir::DeviceId, Bytes> peak(cluster.devices.size());
   const IdMap<StageId, StageBoundary> boundary = boundaries(graph);
   const HeldBack held_back(graph);
+  Samples largest;
+  for (const Samples samples : in_flight) largest = std::max(largest, samples);
   for (StageId stage : graph.stage_ids()) {
-    const Bytes bytes = parts_of(graph, boundary[stage], stage, in_flight[stage]).total() +
+    const Bytes bytes = parts_of(graph, boundary[stage], stage, in_flight[stage], largest).total() +
                         ahead_of(graph, boundary[stage], stage, in_flight, held_back);
     for (ir::DeviceId device : graph.stages[stage].choice.devices) peak[device] += bytes;
   }

@@ -55,7 +55,8 @@ struct MemoryParts {
 /// hosts take none), then the copies of its shared weights from other stages.
 Bytes reduction_bytes(const ir::StageGraph& graph, ir::StageId stage);
 
-/// `in_flight`: samples between forward and backward in all replicas of the stage together.
+/// `in_flight`: samples between forward and backward in all replicas of the stage together. Of a graph whose stages
+/// hold the versions of the first one, the least: by what this stage has in flight.
 MemoryParts stage_memory(const ir::StageGraph& graph, ir::StageId stage, Samples in_flight);
 
 /// Peak bytes of each device of the cluster, never less than those of the kFkB schedule with these numbers: the sum,

@@ -63,6 +63,8 @@ enum class WeightVersions : uint8_t {
   kOne,      // weights change while nothing is in flight
   kTwo,      // what is in flight began with the weights or with those before
   kPerItem,  // each item in flight began with weights of its own
+  /// As many as the stage with the most in flight holds: what is in flight has weights of one age everywhere.
+  kPerItemOfFirst,
 };
 
 /// Seconds of the three passes for n samples. Zero where a pass does not exist (frozen parts).

@@ -252,17 +252,22 @@ void Candidates::refuse(const ir::Assignment& assignment) {
 
 /// Simulates the best plans, and the one with the smallest objective if time allows; keeps those that have a schedule,
 /// with its step. Needs: sorted.
-void Candidates::simulate_best() {
+bool Candidates::simulate_best() {
   std::vector<PlanCandidate> simulated;
   const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
     return a.objective < b.objective;
   });
   double items = 0, known_step = request_.known_step;
+  bool is_complete = true;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
-    if (!simulated.empty() && watch_.seconds() > request_.time_limit) break;
     const bool enough = simulated.size() >= kMaxSimulated || (!simulated.empty() && items > kMaxSimulatedItems);
     if (enough && (candidate != least || items > kMaxSimulatedItems)) continue;
     if (!may_beat(request_, candidate->assignment, known_step)) continue;
+    const bool is_cancelled = request_.cancel != nullptr && request_.cancel->load();
+    if (!simulated.empty() && (is_cancelled || watch_.seconds() > request_.time_limit)) {
+      is_complete = false;
+      break;
+    }
     items += items_of(*request_.graph, candidate->assignment);
     candidate->step_seconds = request_.evaluate(candidate->assignment);
     known_step = std::min(known_step, candidate->step_seconds);
@@ -270,12 +275,13 @@ void Candidates::simulate_best() {
     else refuse(candidate->assignment);
   }
   found_ = std::move(simulated);
+  return is_complete;
 }
 
 Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
   at_step_.clear();  // from here on steps are those of the simulator
   std::stable_sort(found_.begin(), found_.end(), is_better);
-  if (request_.evaluate) simulate_best();
+  if (request_.evaluate) complete = simulate_best() && complete;
   if (found_.empty()) {
     if (!complete)
       return Diagnostic{.code = Code::kInterrupted,

@@ -84,7 +84,8 @@ class Candidates {
   ir::Assignment assignment_of(const std::vector<FoundStage>& stages) const;
   /// Adds it unless it is there already.
   void keep(PlanCandidate candidate);
-  void simulate_best();
+  /// Returns whether time was left for all that it had to simulate.
+  bool simulate_best();
   /// Notes why a plan that keeps all rules cannot be used.
   void refuse(const ir::Assignment& assignment);
 

@@ -11,7 +11,7 @@ namespace graphpipe::partitioner {
 std::string in_words(double bytes) {
   if (bytes >= 1 << 30) return text(std::round(bytes / (1 << 30) * 100) / 100, " GiB");
   if (bytes >= 1 << 20) return text(std::round(bytes / (1 << 20) * 100) / 100, " MiB");
-  return text(std::ceil(bytes), " bytes");
+  return text(static_cast<int64_t>(std::ceil(bytes)), " bytes");
 }
 
 Status check_min_memory(const ir::PlanGraph& graph, const ir::Cluster& cluster, bool shards_state) {

@@ -24,10 +24,18 @@ function(graphpipe_expect_shared_cxx_library)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$")
     return()
   endif()
-  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_EXE_LINKER_FLAGS}")
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_COMPILER_ARG1} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${type}} \
+${CMAKE_EXE_LINKER_FLAGS} ${CMAKE_EXE_LINKER_FLAGS_${type}}")
+  if(CMAKE_SYSROOT)
+    list(APPEND flags "--sysroot=${CMAKE_SYSROOT}")
+  endif()
+  if(CMAKE_CXX_COMPILER_TARGET)
+    list(APPEND flags "--target=${CMAKE_CXX_COMPILER_TARGET}")
+  endif()
   execute_process(COMMAND "${CMAKE_CXX_COMPILER}" ${flags} "-###" -x c++ /dev/null
     OUTPUT_QUIET ERROR_VARIABLE link)
-  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -print-file-name=libstdc++.so
     OUTPUT_VARIABLE library OUTPUT_STRIP_TRAILING_WHITESPACE)
   # A library that the compiler does not have is printed as it was asked for, without a folder.
   set(is_static "\"?-Bstatic\"? \"?-lstdc[+][+]\"? ")

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "cost/in_flight.h"
 #include "scheduler/analysis/start_slack.h"
 #include "scheduler/policies/schedule_local_search.h"
 
@@ -65,7 +66,7 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
   const Policy* policy = find_policy(options.policy);
   if (policy == nullptr) return unknown_policy(options.policy);
   StageGraph graph = policy->forward_only ? without_backward(given) : given;
-  graph.versions = policy->versions;
+  graph.versions = versions_of(*policy, options.choices.vertical_sync);
   const PolicyRequest request{.graph = graph,
                               .cluster = cluster,
                               .in_flight = options.in_flight,
@@ -91,20 +92,41 @@ Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cl
   return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory), graph.batches};
 }
 
+namespace {
+
+Result<OrderedBatches> order_so_many(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
+                                     int64_t batches) {
+  GP_TRY(StageGraph repeated, ir::with_batches(stages, batches));
+  GP_TRY(BuiltSchedule built, build_schedule(repeated, cluster, options));
+  return OrderedBatches{.stages = std::move(repeated), .built = std::move(built)};
+}
+
+// With as many samples in flight as memory lets the stages and their versions of weights have, where the policy itself
+// fills the pipeline.
+Result<OrderedBatches> order_throttled(StageGraph stages, const ir::Cluster& cluster, const Policy& policy,
+                                       BuildOptions options, int64_t batches) {
+  stages.versions = versions_of(policy, options.choices.vertical_sync);
+  options.in_flight = cost::in_flight(stages, cluster).samples;
+  return order_so_many(stages, cluster, options, batches);
+}
+
+}  // namespace
+
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every) {
   const Policy* policy = find_policy(options.policy);
-  int64_t batches = 1;
-  if (policy != nullptr && policy->asynchronous) batches = drain_every > 0 ? drain_every : usual_drain_every(stages);
-  GP_TRY_VOID(check_length(stages, batches));
+  const bool flows = policy != nullptr && policy->asynchronous;
+  const int64_t most = !flows ? 1 : drain_every > 0 ? drain_every : usual_drain_every(stages);
+  GP_TRY_VOID(check_length(stages, most));
   // The more batches between two drains, the more weight versions and samples are in flight.
-  for (;; batches /= 2) {
-    auto repeated = ir::with_batches(stages, batches);
-    auto built = repeated ? build_schedule(*repeated, cluster, options) : Result<BuiltSchedule>(repeated.problems());
-    if (!built && drain_every == 0 && batches > 1 && options.choices.update == Samples(0)) continue;
-    if (!built) return built.problems();
-    return OrderedBatches{.stages = std::move(*repeated), .built = std::move(*built)};
-  }
+  int64_t batches = most;
+  Result<OrderedBatches> best = order_so_many(stages, cluster, options, batches);
+  while (!best && drain_every == 0 && batches > 1 && options.choices.update == Samples(0))
+    best = order_so_many(stages, cluster, options, batches /= 2);
+  if (!flows || !options.in_flight.empty() || (best && batches == most)) return best;
+  Result<OrderedBatches> throttled = order_throttled(stages, cluster, *policy, options, most);
+  if (throttled && (!best || throttled->built.step_seconds() < best->built.step_seconds())) return throttled;
+  return best;
 }
 
 bool peak_reaches(const BuiltSchedule& built, const ir::Cluster& cluster, double part) {

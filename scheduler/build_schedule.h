@@ -56,8 +56,8 @@ struct OrderedBatches {
 };
 /// The schedule of a policy from one drain to the next: of one batch, and where the policy is asynchronous of
 /// `drain_every`. Where that is 0 it is of as many as are usual; where these have no schedule, and nobody has said how
-/// many samples an update takes, of half as many, and so on. Errors: those of build_schedule and of with_batches;
-/// kBadPlan if the schedule would be too long.
+/// many samples an update takes, of half as many, and so on, or of as many with fewer samples in flight, if that is
+/// faster. Errors: those of build_schedule and of with_batches; kBadPlan if the schedule would be too long.
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every);
 

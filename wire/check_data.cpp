@@ -154,7 +154,8 @@ Status check_array(const DataEntry& entry, const DataArray& array) {
       !entry.has_samples() || (!array.dims.empty() && array.dims[0] > 0 && array.dims[0] % entry.dims[0] == 0);
   if (array.type == entry.type && same_rest && has_samples) return Ok{};
   if (array.type == entry.type && same_rest && !array.dims.empty() && array.dims[0] == 0)
-    return bad_data(array.file, "it holds no samples", "leave the file out");
+    return bad_data(array.file, "it holds no samples",
+                    "write samples into it, or leave it out where other parts hold them");
   std::string wanted = shape_text(entry.dims);
   if (entry.has_samples()) wanted += " with any number of samples in place of the first";
   if (!entry.fill.empty()) wanted += ", or smaller";

@@ -134,7 +134,7 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
                                  SearchLine* line) {
-  const ir::PlanGraph graph = scheduler::with_versions_of(options.policy, priced);
+  const ir::PlanGraph graph = scheduler::with_versions_of(options.policy, options.order.vertical_sync, priced);
   partitioner::PlanRequest request;
   request.graph = &graph;
   request.cluster = &cluster;
@@ -164,15 +164,14 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   Result<partitioner::PlansForPolicy> found = partitioner::plan_for_policy(options.planner, request, needs);
   if (!found) return with_way_out(found.problems(), options.planner);
   partitioner::PlanAnswer& answer = found->answer;
-  partitioner::PlanCandidate& best = answer.candidates.front();
-  const partitioner::OwnObjective busiest_device{
-      .objective = best.objective, .bound = answer.bound, .unit = "s/sample"};
-  std::vector<ir::Assignment> others;
-  for (size_t i = 1; i <= std::min(kOthers, answer.candidates.size() - 1); ++i)
-    others.push_back(std::move(answer.candidates[i].assignment));
-  return Choice{.assignment = std::move(best.assignment),
-                .others = std::move(others),
-                .objective = best.own.value_or(busiest_device),
+  std::vector<ChosenPlan> plans;
+  for (size_t i = 0; i < std::min(kOthers + 1, answer.candidates.size()); ++i) {
+    partitioner::PlanCandidate& candidate = answer.candidates[i];
+    const partitioner::OwnObjective busiest_device{
+        .objective = candidate.objective, .bound = answer.bound, .unit = "s/sample"};
+    plans.push_back({std::move(candidate.assignment), candidate.own.value_or(busiest_device)});
+  }
+  return Choice{.plans = std::move(plans),
                 .search_seconds = answer.search_seconds,
                 .complete = answer.complete,
                 .multi_stage = std::move(found->multi_stage)};

@@ -21,12 +21,15 @@ scheduler::BuildOptions ordered_as(const OrderOptions& order);
 /// Refuses flags of the order that the policy does not take, and names the policies that do. Errors: kUsage.
 Status check_order(std::string_view policy, const OrderOptions& order);
 
-struct Choice {
+struct ChosenPlan {
   ir::Assignment assignment;
-  /// The next best plans that the planner has at hand, best first.
-  std::vector<ir::Assignment> others = {};
   /// What the planner goes by.
   partitioner::OwnObjective objective;
+};
+
+struct Choice {
+  /// At least one; the next best that the planner has at hand follow the best.
+  std::vector<ChosenPlan> plans;
   double search_seconds = 0;
   bool complete = true;
   /// The best plan of several stages, where `auto` chose one stage with replicas.
@@ -36,7 +39,7 @@ struct Choice {
 /// What --stages, --micro-batch and --replicas ask of a planner. Needs: the request has its graph. Errors: kUsage.
 Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request);
 
-/// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidate.
+/// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidates.
 /// `line`, which may be null, hears of each plan. Errors: kUsage for flags that do not parse; those of the planner.
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
                                  SearchLine* line);

@@ -1,18 +1,22 @@
 #include "driver/pipeline/closest_plan.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "cost/in_flight.h"
+#include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "scheduler/build_schedule.h"
+#include "support/stopwatch.h"
 
 namespace graphpipe::driver {
 namespace {
 
+constexpr double kMaxSeconds = 5;
+
 std::optional<Lack> lack_of(Pipeline& pipeline) {
   const ir::Cluster& cluster = pipeline.plan.cluster;
-  auto stages = ir::build_stage_graph(scheduler::with_versions_of(pipeline.plan.policy, pipeline.priced),
-                                      pipeline.plan.assignment);
+  auto stages = ir::build_stage_graph(as_held(pipeline), pipeline.plan.assignment);
   if (!stages) return std::nullopt;
   pipeline.stages = std::move(*stages);
   scheduler::BuildOptions options = build_options(pipeline.plan.policy, pipeline.priced, pipeline.order);
@@ -21,7 +25,8 @@ std::optional<Lack> lack_of(Pipeline& pipeline) {
   options.memory.item = std::move(*items);
   options.in_flight = cost::in_flight(pipeline.stages, cluster).samples;
   const ir::Cluster roomy = ir::with_memory(cluster, std::numeric_limits<double>::infinity());
-  const auto ordered = scheduler::order_batches(pipeline.stages, roomy, options, 1);
+  const int64_t batches = std::max<int64_t>(1, pipeline.order.drain_every);
+  const auto ordered = scheduler::order_batches(pipeline.stages, roomy, options, batches);
   if (!ordered) return std::nullopt;
   Lack worst{.device = {}, .bytes = Bytes(std::numeric_limits<int64_t>::min())};
   for (size_t i = 0; i < ordered->built.memory.size(); ++i) {
@@ -36,7 +41,9 @@ std::optional<Lack> lack_of(Pipeline& pipeline) {
 
 std::optional<Lack> smallest_lack(Pipeline& pipeline, std::span<const ir::Assignment> plans) {
   std::optional<Lack> smallest;
+  const Stopwatch watch;
   for (const ir::Assignment& plan : plans) {
+    if (interrupted() || (smallest && watch.seconds() > kMaxSeconds)) break;
     pipeline.plan.assignment = plan;
     const std::optional<Lack> lack = lack_of(pipeline);
     if (lack && (!smallest || lack->bytes < smallest->bytes)) smallest = lack;

@@ -23,6 +23,7 @@
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
 #include "scheduler/memory/arena.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 #include "wire/manifest.h"
 #include "wire/optimizers.h"
@@ -126,14 +127,17 @@ void note_idle_devices(Pipeline& pipeline, bool has_replicas_asked_for) {
   const auto& choice = pipeline.plan.assignment.choice;
   const partitioner::PlannerEntry* planner = partitioner::find_planner(pipeline.plan.planner);
   if (planner == nullptr || !planner->traits.is_one_stage || choice.size() != 1) return;
-  const size_t used = choice[ir::StageId(0u)].devices.size();
-  if (used == all || has_replicas_asked_for) return;
+  const ir::StageChoice& stage = choice[ir::StageId(0u)];
+  const int64_t micro_batches = ceil_div(pipeline.plan.batch.count, stage.micro_batch.count);
+  const size_t fed =
+      std::min(stage.devices.size(), static_cast<size_t>(std::max(stage.micro_batch.count, micro_batches)));
+  if (fed == (has_replicas_asked_for ? stage.devices.size() : all)) return;
   pipeline.model.notes.push_back(
       {.code = Code::kNoFeasiblePlan,
        .severity = Severity::kWarning,
        .origin = ModelText("--planner " + pipeline.plan.planner),
-       .message = text("it uses ", used, " of ", all, " devices: ", pipeline.plan.batch,
-                       " samples in micro-batches of ", choice[ir::StageId(0u)].micro_batch, " feed no more"),
+       .message = text("it uses ", fed, " of ", has_replicas_asked_for ? stage.devices.size() : all, " devices: ",
+                       pipeline.plan.batch, " samples in micro-batches of ", stage.micro_batch, " feed no more"),
        .hint = "use another micro-batch, a larger batch, or fewer devices"});
 }
 
@@ -172,6 +176,10 @@ Result<scheduler::BuiltSchedule> order_of_policy(Pipeline& pipeline, const sched
 
 }  // namespace
 
+ir::PlanGraph as_held(const Pipeline& pipeline) {
+  return scheduler::with_versions_of(pipeline.plan.policy, pipeline.order.vertical_sync, pipeline.priced);
+}
+
 Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
   GP_TRY(codegen::StageMemories memories,
          codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
@@ -195,7 +203,7 @@ Status derive(Pipeline& pipeline) {
       pipeline.priced, plan.cluster, plan.assignment,
       {.one_stage_per_device = false, .limit_memory = false, .objective = std::numeric_limits<double>::quiet_NaN()});
   if (!problems.empty()) return problems;
-  GP_TRY(pipeline.stages, ir::build_stage_graph(pipeline.priced, plan.assignment));
+  GP_TRY(pipeline.stages, ir::build_stage_graph(as_held(pipeline), plan.assignment));
   scheduler::BuildOptions options = build_options(plan.policy, pipeline.priced, pipeline.order);
   GP_TRY(options.memory.item, counted_items(pipeline));
   if (plan.schedule) {

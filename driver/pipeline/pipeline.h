@@ -78,6 +78,9 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
 /// checked. A plan without a schedule gets one from its policy. Errors: kBadPlan, kBadSchedule, kNoFeasiblePlan.
 Status derive(Pipeline& pipeline);
 
+/// The priced graph with the versions of weights that the schedules of the plan's policy keep.
+ir::PlanGraph as_held(const Pipeline& pipeline);
+
 /// What memory is counted by: the code that the pipeline's stages become, where candidates go by bounds. Errors: those
 /// of the code generator.
 Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline);

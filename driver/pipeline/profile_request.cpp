@@ -270,7 +270,8 @@ Result<std::unique_ptr<ProfileProblem>> ProfileProblem::read(const Options& opti
   GP_TRY(problem->profile_, read_profile_file(options));
   GP_TRY_VOID(refuse_flags_of_models(options));
   problem->profile_.graph.execution = ir::execution_of_name(options.plan.execute).value_or(ir::Execution::kGraph);
-  problem->profile_.graph = scheduler::with_versions_of(options.plan.policy, std::move(problem->profile_.graph));
+  problem->profile_.graph = scheduler::with_versions_of(options.plan.policy, options.plan.order.vertical_sync,
+                                                        std::move(problem->profile_.graph));
   GP_TRY_VOID(problem->take_machine());
   GP_TRY_VOID(problem->take_request());
   problem->folded_ = cost::fold_backward(problem->profile_.graph);

@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "cost/iteration_time.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/closest_plan.h"
@@ -26,8 +25,8 @@ void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
                                                build_options(pipeline.plan.policy, pipeline.priced, pipeline.order));
   if (!built) return;
   pipeline.multi_stage = {.stages = stages->stages.size(),
-                     .micro_batch = assignment.choice[ir::StageId(0u)].micro_batch.count,
-                     .step_seconds = built->step_seconds()};
+                          .micro_batch = assignment.choice[ir::StageId(0u)].micro_batch.count,
+                          .step_seconds = built->step_seconds()};
   for (const scheduler::DeviceMemory& memory : built->memory)
     pipeline.multi_stage->peak_bytes = std::max(pipeline.multi_stage->peak_bytes, memory.peak.count);
 }
@@ -47,8 +46,8 @@ struct Search {
   std::vector<ir::Assignment> refused = {};
 };
 
-/// How many are kept, of which the one that comes closest is told.
-constexpr size_t kMaxRefused = 24;
+/// How many of each search are kept; of all, the one that comes closest is told.
+constexpr size_t kMaxRefused = 4;
 
 /// That no plan fits the memory, or that the plan's policy has no order for it, or one that is too long.
 bool has_no_schedule(const Status& status) {
@@ -57,25 +56,26 @@ bool has_no_schedule(const Status& status) {
   return code == Code::kNoFeasiblePlan || code == Code::kLimitExceeded;
 }
 
-// Makes the first of the assignments whose code fits the memory the pipeline's plan, or the fastest where the search
-// went beyond it. Errors, where none fits: those of the first.
-Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments, const PlanOptions& options,
-                    Search& search) {
+// Makes the first of the plans whose code fits the memory the pipeline's, or the fastest where the search went beyond
+// it. Errors, where none fits: those of the first.
+Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const PlanOptions& options, Search& search) {
   const Stopwatch watch;
+  size_t refused = 0;
   Status first = Ok{};
   std::optional<size_t> best;
   double least = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < assignments.size(); ++i) {
+  for (size_t i = 0; i < plans.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
                          watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
     if (i > 0 && (is_late || interrupted())) break;
-    pipeline.plan.assignment = assignments[i];
+    pipeline.plan.assignment = plans[i].assignment;
+    pipeline.objective = plans[i].objective;
     pipeline.plan.schedule.reset();
     const Status derived = derive(pipeline);
     if (i == 0) first = derived;
     if (i == 0) search.first_fits = derived.ok();
     if (has_no_schedule(derived)) {
-      if (search.refused.size() < kMaxRefused) search.refused.push_back(assignments[i]);
+      if (refused++ < kMaxRefused) search.refused.push_back(plans[i].assignment);
       continue;
     }
     if (!derived.ok()) break;
@@ -85,7 +85,8 @@ Status take_fitting(Pipeline& pipeline, std::vector<ir::Assignment> assignments,
     best = i;
   }
   if (!best) return first;
-  pipeline.plan.assignment = std::move(assignments[*best]);
+  pipeline.plan.assignment = std::move(plans[*best].assignment);
+  pipeline.objective = plans[*best].objective;
   pipeline.plan.schedule.reset();
   return derive(pipeline);
 }
@@ -99,18 +100,16 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Se
   GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
   pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
-  pipeline.objective = choice.objective;
-  choice.others.insert(choice.others.begin(), std::move(choice.assignment));
-  GP_TRY_VOID(take_fitting(pipeline, std::move(choice.others), options, search));
+  GP_TRY_VOID(take_fitting(pipeline, std::move(choice.plans), options, search));
   const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
   if (is_one_stage && choice.multi_stage) add_multi_stage(pipeline, *choice.multi_stage);
   return Ok{};
 }
 
 // Planners go by bounds of memory; the code of a plan, which derive() counts, may fit where its bound does not. So much
-// too high have bounds been seen to be, mostly and at most, and rarely a little too low. Where the fastest plans of these
-// searches do not fit, they hide slower ones that do, which a search with less slack finds. Where a plan is known, a
-// search without any limit comes first: what it finds first is what there is to gain, and often fits.
+// too high have bounds been seen to be, mostly and at most, and rarely a little too low. Where the fastest plans of
+// these searches do not fit, they hide slower ones that do, which a search with less slack finds. Where a plan is
+// known, a search without any limit comes first: what it finds first is what there is to gain, and often fits.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr std::array<double, 5> kSlacks = {scheduler::kMemoryBoundSlack, 1.7, 1.4, 1.1, 0.9};
 /// Where a plan is known, those after the first of these searches begin no later than this after all began.
@@ -141,17 +140,17 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   return derive(pipeline);
 }
 
-// From a plan that was found with `tried` times the memory.
+// From a plan that was found after the first so many of the slacks.
 Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, const ir::Plan& asked, Search& search,
-                               double tried) {
-  std::vector<double> slacks(kSlacks.begin(), kSlacks.end());
+                               size_t tried) {
+  std::vector<double> slacks(kSlacks.begin() + static_cast<std::ptrdiff_t>(tried), kSlacks.end());
   slacks.insert(slacks.begin(), kUnlimited);
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
     if (!pipeline.complete || !may_be_limited(pipeline, part)) break;
     if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
-    if (slack == tried || slack < 1) continue;
+    if (slack < 1) break;
     search.first_fits = false;
     GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
     // The first plan of an asynchronous policy may fit because it drains more often than others would.
@@ -169,11 +168,12 @@ constexpr double kMaxSecondsToClimb = 12;
 // Single moves from the plan that was found, by the step and the memory of each one's code: a node over a boundary may
 // be what a bound says does not fit, and lets twice as many samples be in flight.
 Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Search& search) {
-  const ir::PlanGraph graph = scheduler::with_versions_of(pipeline.plan.policy, pipeline.priced);
+  const ir::PlanGraph graph = as_held(pipeline);
   const ir::Cluster roomy = ir::with_memory(pipeline.plan.cluster, kUnlimited);
   partitioner::PlanRequest request;
   request.graph = &graph;
   request.cluster = &roomy;
+  request.flows = scheduler::find_policy(options.policy)->asynchronous && options.order.drain_every != 1;
   GP_TRY_VOID(take_flags(options, request));
   const auto take = [&](const ir::Assignment& assignment) {
     pipeline.plan.assignment = assignment;
@@ -183,15 +183,13 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   request.evaluate = [&](const ir::Assignment& assignment) {
     return take(assignment).ok() ? pipeline.built.step_seconds() : kUnlimited;
   };
-  double seconds = kMaxSecondsToClimb;
-  if (options.time_limit > 0) seconds = std::min(seconds, options.time_limit - search.watch.seconds());
-  Deadline deadline(std::max(0.0, seconds), &interrupt_flag());
+  const double left = options.time_limit > 0 ? options.time_limit - search.watch.seconds() : kUnlimited;
+  Deadline deadline(std::clamp(left, 0.0, kMaxSecondsToClimb), &interrupt_flag());
   const ir::Assignment found = pipeline.plan.assignment;
-  GP_TRY_VOID(take(partitioner::hill_climb(request, found, kMaxClimbed, deadline)));
-  if (pipeline.plan.assignment == found) return Ok{};
-  pipeline.multi_stage.reset();
-  pipeline.objective.objective = cost::bottleneck_time_per_sample(pipeline.stages, pipeline.plan.cluster);
-  return Ok{};
+  const ir::Assignment best = partitioner::hill_climb(request, found, kMaxClimbed, deadline);
+  if (interrupted() || (left < kMaxSecondsToClimb && deadline.passed())) pipeline.complete = false;
+  if (best.choice.size() > 1) pipeline.multi_stage.reset();
+  return take(best);
 }
 
 /// Whether the user leaves the plan to `auto` and its stages to the planner.
@@ -225,18 +223,19 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
-  double tried = 1;
-  for (const double slack : kSlacks) {
-    if (!has_no_schedule(found)) break;
+  size_t tried = 0;
+  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
     pipeline.plan = asked;
-    tried = slack;
-    found = plan_for(pipeline, options, slack, search);
+    found = plan_for(pipeline, options, kSlacks[tried++], search);
   }
   if (!found.ok()) return has_no_schedule(found) ? with_lack(first, pipeline, search) : found;
   GP_TRY_VOID(search_with_more_memory(pipeline, options, asked, search, tried));
   const bool is_limited = may_be_limited(pipeline, 1 / scheduler::kMemoryBoundSlack);
   if (is_limited && !search.best_fits && pipeline.complete && may_climb(options))
-    return climb_by_code(pipeline, options, search);
+    GP_TRY_VOID(climb_by_code(pipeline, options, search));
+  // What `auto` goes by, of the plan as it is in the end.
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
+  if (planner != nullptr && planner->traits.asks_others) pipeline.objective.objective = pipeline.built.step_seconds();
   return Ok{};
 }
 

@@ -58,15 +58,15 @@ bool is_foreign(const Options& options) { return options.foreign.format != "grap
 // The planners that the flag names; without it, all that search for a plan and end in reasonable time.
 Result<std::vector<std::string>> planners_of(const Options& options) {
   std::vector<std::string> known, usual;
-  for (const partitioner::PlannerEntry& row : partitioner::planners()) {
-    known.emplace_back(row.name);
-    if (!row.traits.is_given && !row.traits.is_exhaustive) usual.emplace_back(row.name);
+  for (const partitioner::PlannerEntry& entry : partitioner::planners()) {
+    known.emplace_back(entry.name);
+    if (!entry.traits.is_given && !entry.traits.is_exhaustive) usual.emplace_back(entry.name);
   }
   if (options.planners.empty()) return usual;
   for (const std::string_view name : split(options.planners, ","))
-    if (const partitioner::PlannerEntry* row = partitioner::find_planner(name); row != nullptr && row->traits.is_given)
+    if (const auto* entry = partitioner::find_planner(name); entry != nullptr && entry->traits.is_given)
       return usage("--planners " + options.planners,
-                   text("the stages of '", row->name, "' are those of a plan file, which compare reads none of"),
+                   text("the stages of '", entry->name, "' are those of a plan file, which compare reads none of"),
                    "leave it out; `graphpipe report A.json B.json` shows plans beside each other");
   return names_of("--planners", options.planners, known);
 }

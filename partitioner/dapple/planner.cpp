@@ -61,7 +61,7 @@ class Dapple {
     if (devices_ > 1) two_stages();
     straight(devices_);
     if (devices_ % 2 == 0 && devices_ > 2) straight(2);
-    if (!request_.has(quirks::kEqualPipelinesOnly)) unequal_rows();
+    if (!request_.has(quirks::kEqualPipelinesOnly)) unequal_pipelines();
     if (!best_)
       return Diagnostic{.code = Code::kNoFeasiblePlan,
                         .message = text("a batch of ", request_.batch, " has no micro-batch of ", request_.micro_batch,
@@ -264,7 +264,7 @@ class Dapple {
   }
 
   // Chains of stages with any numbers of slots, by the smallest bottleneck; devices are taken in order.
-  void unequal_rows() {
+  void unequal_pipelines() {
     for (int slots = 2; slots <= devices_ && !deadline_.passed(); ++slots) {
       const int copies = copies_of(slots);
       if (request_.replication && devices_ % slots != 0) continue;

@@ -316,7 +316,8 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   }
   // One version is among the weights.
   if (graph_.versions == ir::WeightVersions::kTwo) option.fixed_bytes += trainable_bytes_;
-  if (graph_.versions == ir::WeightVersions::kPerItem) {
+  // How many the first stage will hold is not known yet: at least as many as this one has items.
+  if (graph_.versions == ir::WeightVersions::kPerItem || graph_.versions == ir::WeightVersions::kPerItemOfFirst) {
     option.item_bytes += trainable_bytes_;
     option.fixed_bytes -= trainable_bytes_;
   }

@@ -8,7 +8,6 @@
 #include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
-namespace {}  // namespace
 
 double attainable_period(const PolicyRequest& request) {
   const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, request.cluster));

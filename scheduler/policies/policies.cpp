@@ -141,8 +141,12 @@ Status expect_one_micro_batch(const StageGraph& graph, std::string_view policy, 
   return refused(policy, "stages have different micro-batch sizes", "give all stages one size");
 }
 
-ir::PlanGraph with_versions_of(std::string_view policy, ir::PlanGraph graph) {
-  if (const Policy* known = find_policy(policy)) graph.versions = known->versions;
+ir::WeightVersions versions_of(const Policy& policy, bool vertical_sync) {
+  return vertical_sync && policy.choices.vertical_sync ? ir::WeightVersions::kPerItemOfFirst : policy.versions;
+}
+
+ir::PlanGraph with_versions_of(std::string_view policy, bool vertical_sync, ir::PlanGraph graph) {
+  if (const Policy* known = find_policy(policy)) graph.versions = versions_of(*known, vertical_sync);
   return graph;
 }
 

@@ -72,7 +72,7 @@ struct Policy {
   StageShape shape = StageShape::kAny;
   /// Weights change inside the step. Only stages with trainable weights have versions, in standalone schedules too.
   bool asynchronous = false;
-  /// Updates are delayed where these are two.
+  /// Without vertical sync. Updates are delayed where these are two.
   ir::WeightVersions versions = ir::WeightVersions::kOne;
   /// Forwards only: takes the stage graph as without_backward leaves it.
   bool forward_only = false;
@@ -88,8 +88,10 @@ struct Policy {
 /// The graph of the forwards alone: no stage has a backward, no edge a gradient, no weight is trained.
 StageGraph without_backward(StageGraph graph);
 
+/// The versions of weights that the policy's schedules keep.
+ir::WeightVersions versions_of(const Policy& policy, bool vertical_sync);
 /// The graph as planners see it whose plans the policy orders; that of an unknown policy as it is.
-ir::PlanGraph with_versions_of(std::string_view policy, ir::PlanGraph graph);
+ir::PlanGraph with_versions_of(std::string_view policy, bool vertical_sync, ir::PlanGraph graph);
 
 std::span<const Policy> all_policies();
 /// Null where no policy has the name.

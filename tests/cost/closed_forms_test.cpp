@@ -113,6 +113,15 @@ TEST_CASE("memory counts further versions of trained weights: one, or one for ea
   CHECK(bytes(ir::WeightVersions::kTwo, 6) == Bytes(100));
   CHECK(bytes(ir::WeightVersions::kPerItem, 6) == Bytes(200));
   CHECK(bytes(ir::WeightVersions::kPerItem, 2) == Bytes(0));
+  // The last stage, with one item in flight, holds the three versions of the first.
+  graph.versions = ir::WeightVersions::kPerItemOfFirst;
+  const ir::StageGraph stages = one_stage_per_node(graph, Samples(2));
+  IdMap<StageId, Samples> numbers(2, Samples(6));
+  numbers[StageId(1u)] = Samples(2);
+  const Bytes last = peak_memory(stages, ir::equal_devices(2), numbers)[DeviceId(1u)];
+  graph.versions = ir::WeightVersions::kOne;
+  const ir::StageGraph without = one_stage_per_node(graph, Samples(2));
+  CHECK(last == peak_memory(without, ir::equal_devices(2), numbers)[DeviceId(1u)] + Bytes(200));
 }
 
 TEST_CASE("each replica has room for a bucket, or the chunks on their way to it, while gradients are summed") {

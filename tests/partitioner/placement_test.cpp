@@ -88,7 +88,7 @@ TEST_CASE("runs hold every node once on its device, in an order of all edges; co
       for (const LayerId layer : stage.layers)
         device_of_layer[static_cast<uint32_t>(layer.index())] = static_cast<uint32_t>(stage.devices.front());
     DeviceOfNode one_run;
-    for (const MaxLoadGraph::Node& node : graph.nodes) one_run.push_back(device_of_layer[node.rows.front()]);
+    for (const MaxLoadGraph::Node& node : graph.nodes) one_run.push_back(device_of_layer[node.layers.front()]);
     CHECK(runs_of(graph, one_run).size() == contiguous->plan.stages.size());
   }
 }

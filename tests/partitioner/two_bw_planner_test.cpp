@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "partitioner/baselines/repeated_layers.h"
+#include "partitioner/cost_models/quirks.h"
 #include "partitioner/pipedream_2bw/planner.h"
 #include "tests/support/random_layers.h"
 
@@ -374,7 +375,7 @@ TEST_CASE("E2 gives what equal-split gives; without it the quirks of that planne
     LayerRequest equal = request;
     request.compat = *parse_compat(two_bw(), "all");
     equal.compat = *parse_compat(*find_planner("equal-split"), "all");
-    CHECK(request.has("E2"));
+    CHECK(request.has(quirks::kEqualSplitInstead));
     const auto stand_in = plan_layers(two_bw(), request);
     const auto split = plan_layers(*find_planner("equal-split"), equal);
     REQUIRE(stand_in.ok() == split.ok());

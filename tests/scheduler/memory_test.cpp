@@ -66,9 +66,10 @@ std::optional<Case> random_case(uint64_t seed, Shape shape) {
 }
 
 /// The peaks of the schedule that runs with these numbers, per program; empty where there is none.
-std::vector<DeviceMemory> scheduled(const Case& c, const Policy& policy, const IdMap<StageId, Samples>& numbers,
-                                    Schedule& schedule) {
-  const PolicyRequest request{.graph = c.graph, .cluster = c.cluster, .in_flight = numbers};
+std::vector<DeviceMemory> scheduled(const Case& c, const Policy& policy, bool vertical_sync,
+                                    const IdMap<StageId, Samples>& numbers, Schedule& schedule) {
+  const PolicyRequest request{
+      .graph = c.graph, .cluster = c.cluster, .in_flight = numbers, .choices = {.vertical_sync = vertical_sync}};
   auto compute = policy.order(request);
   if (!compute.ok()) return {};
   auto full = insert_transfers(c.graph, std::move(*compute));
@@ -77,19 +78,20 @@ std::vector<DeviceMemory> scheduled(const Case& c, const Policy& policy, const I
   return memory_of(c.graph, schedule, {.optimizer_state_per_weight_byte = c.graph.optimizer_state_per_weight_byte});
 }
 
-int count_too_small(Shape shape, uint64_t seeds, double& largest_ratio, std::string_view name = "kfkb") {
+int count_too_small(Shape shape, uint64_t seeds, double& largest_ratio, std::string_view name = "kfkb",
+                    bool vertical_sync = false) {
   const Policy& policy = *find_policy(name);
   int cases = 0;
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     auto c = random_case(seed, shape);
     if (!c) continue;
     CAPTURE(seed);
-    c->graph.versions = policy.versions;
+    c->graph.versions = versions_of(policy, vertical_sync);
     if (policy.asynchronous) c->graph = *ir::with_batches(std::move(c->graph), 2);
     const IdMap<StageId, Samples> numbers = in_flight_of({.graph = c->graph, .cluster = c->cluster});
     const auto planned = cost::peak_memory(c->graph, c->cluster, numbers);
     Schedule schedule;
-    const std::vector<DeviceMemory> memory = scheduled(*c, policy, numbers, schedule);
+    const std::vector<DeviceMemory> memory = scheduled(*c, policy, vertical_sync, numbers, schedule);
     if (memory.empty() && policy.asynchronous) continue;  // updates that the batch is too short for
     REQUIRE_FALSE(memory.empty());
     ++cases;
@@ -121,10 +123,12 @@ TEST_CASE("a plan's memory is never below its schedule's peak: any sizes, k, rep
 }
 
 TEST_CASE("a plan's memory is never below the peak of a schedule that keeps versions of the weights") {
-  for (const char* policy : {"pipedream", "2bw"}) {
+  for (const auto& [policy, vertical_sync] :
+       {std::pair("pipedream", false), std::pair("pipedream", true), std::pair("2bw", false)}) {
     CAPTURE(policy);
+    CAPTURE(vertical_sync);
     double ratio = 1;
-    CHECK(count_too_small(Shape::kEqual, 400, ratio, policy) > 300);
+    CHECK(count_too_small(Shape::kEqual, 400, ratio, policy, vertical_sync) > 300);
     CHECK(ratio < 3);
   }
 }

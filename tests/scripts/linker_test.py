@@ -35,13 +35,15 @@ class SharedLibrary(unittest.TestCase):
 
     def test_settings_of_the_compiler_or_the_project_that_ask_for_it_are_refused(self):
         static = self.wrapper(f'exec {COMPILER} "$@" -static-libstdc++')
-        for code, text in (self.configure(static), self.configure(COMPILER, "-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++")):
+        asked = [self.configure(COMPILER, f"-D{name}=-static-libstdc++", "-DCMAKE_BUILD_TYPE=Release")
+                 for name in ("CMAKE_EXE_LINKER_FLAGS", "CMAKE_CXX_COMPILER_ARG1", "CMAKE_CXX_FLAGS_RELEASE")]
+        for code, text in (self.configure(static), *asked):
             self.assertEqual(code, 1)
             self.assertIn("links libstdc++ statically", text)
             self.assertIn("Take a compiler that links the shared one (CXX=g++)", text)
 
     def test_a_compiler_without_the_shared_library_is_refused(self):
-        without = self.wrapper(f'[ "$1" != -print-file-name=libstdc++.so ] || {{ echo libstdc++.so; exit; }}\n'
+        without = self.wrapper(f'[ "$*" != -print-file-name=libstdc++.so ] || {{ echo libstdc++.so; exit; }}\n'
                                f'exec {COMPILER} "$@"')
         code, text = self.configure(without)
         self.assertEqual(code, 1)
