@@ -47,7 +47,7 @@ struct Search {
 };
 
 /// How many of each search are kept; of all, the one that comes closest is told.
-constexpr size_t kMaxRefused = 4;
+constexpr size_t kMaxRefused = 16;
 
 /// That no plan fits the memory, or that the plan's policy has no order for it, or one that is too long.
 bool has_no_schedule(const Status& status) {
