@@ -85,10 +85,12 @@ class Bench:
         self.source = self.folder if name == "wide" else ROOT / "tests/data/models" / name
         if name == "wide":
             write_wide(self.folder)
-        self.model = [str(self.source / "model.onnx"), "--batch", str(BATCH), "--loss",
-                      json.loads((self.source / "reference.json").read_text())["loss"],
-                      # Micro-batches that stand alone, so that every model has several of them.
-                      "--contrastive", "micro-batch", "--batchnorm", "micro-batch"]
+        loss = json.loads((self.source / "reference.json").read_text())["loss"]
+        # Micro-batches that stand alone, so that every model has several of them.
+        alone = ["--contrastive", "micro-batch"] if loss.startswith("contrastive") else []
+        if name == "resnet":
+            alone += ["--batchnorm", "micro-batch"]
+        self.model = [str(self.source / "model.onnx"), "--batch", str(BATCH), "--loss", loss, *alone]
 
     def ask(self, words: list[str], measures: bool = False) -> dict:
         answer = subprocess.run([self.arguments.graphpipe, *words, "--json", "--quiet"], check=True,
