@@ -108,6 +108,23 @@ TEST_CASE("the memory that a refusal says is missing is enough, and half of it i
   CHECK(planned(kMemory + static_cast<int64_t>(0.5 * bytes)).code == 4);
 }
 
+TEST_CASE("under a limit of memory what auto goes by is the step of the plan that it keeps") {
+  const TemporaryFolder folder;
+  write_chain(folder);
+  for (const char* memory : {"14000000", "18000000"}) {
+    CAPTURE(memory);
+    const auto planned = [&](const char* planner) {
+      return ask({"plan", folder / "chain.onnx", "--loss", "mse:y,t", "--batch", "64", "--cluster", "summit",
+                  "--optimizer", "adam", "--devices", "4", "--memory", memory, "--planner", planner, "--json", "-q"})
+          .object();
+    };
+    const nlohmann::json plan = planned("auto");
+    CHECK(plan["objective"] == plan["simulated_step"]);
+    CHECK(plan["simulated_step"] <= planned("graphpipe")["simulated_step"]);
+    for (const int64_t bytes : plan["peak_bytes"]) CHECK(bytes <= std::stoll(memory));
+  }
+}
+
 TEST_CASE("planners are compared at one number of batches between two drains") {
   const TemporaryFolder folder;
   write_chain(folder);

@@ -86,6 +86,16 @@ TEST_CASE(".npy headers are read") {
   CHECK(read(npy("{'descr':'<f4','fortran_order':False,'shape':()}", 4)).dims.empty());
 }
 
+TEST_CASE("a file without samples is refused in these words") {
+  const LanguageData data;
+  CHECK(data.check().empty());
+  data.write("label.npy", npy<int64_t>("<i8", "(0,)", {}));
+  const Diagnostics problems = data.check();
+  REQUIRE(problems.size() == 1);
+  CHECK(has(problems.front(), "label.npy"));
+  CHECK(has(problems.front(), "it holds no samples; write samples into it, or leave it out"));
+}
+
 TEST_CASE("malformed and hostile .npy files are refused") {
   const std::string good = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
   CHECK(read_npy_header(bytes_of(npy(good, 12)), "x").ok());
