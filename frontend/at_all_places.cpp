@@ -14,13 +14,10 @@ using ir::ValueId;
 
 /// Whether an element of the results depends only on elements of the same row.
 bool is_by_row(std::string_view op) {
-  static constexpr std::string_view kComposite[] = {"Swish", "Clip", "CastLike", "Hardmax", "LpNormalization"};
-  const ops::OpDef* row = ops::find_op(op);
-  const bool element = row != nullptr &&
-                       (row->dependence == ops::Dependence::kElement || row->dependence == ops::Dependence::kAlongAxis);
-  return element || std::ranges::find(kComposite, op) != std::end(kComposite) || op == "LayerNormalization" ||
-         op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Slice" || op == "Concat" ||
-         op == "MatMul";
+  const ops::Dependence dependence = dependence_of(op);
+  return dependence == ops::Dependence::kElement || dependence == ops::Dependence::kAlongAxis ||
+         op == "LayerNormalization" || op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Slice" ||
+         op == "Concat" || op == "MatMul";
 }
 
 /// A node whose operands have the axes of the box: those that broadcast along the places get axes of size 1.
@@ -105,18 +102,14 @@ Status AtAllPlaces::spread(size_t input) {
 
 /// The axis that the node works along must be behind the places; it is counted from the end, since axes are added.
 Status AtAllPlaces::check_axis() {
-  static constexpr std::string_view kFromFirst[] = {"Gather", "Split", "Concat"};
-  static constexpr std::string_view kFromLast[] = {"Softmax",         "LogSoftmax",         "Hardmax",
-                                                   "LpNormalization", "LayerNormalization", "RMSNormalization"};
-  const bool from_last = std::ranges::find(kFromLast, node_.op) != std::end(kFromLast);
-  const bool has_default = from_last || std::ranges::find(kFromFirst, node_.op) != std::end(kFromFirst);
+  const std::optional<int64_t> default_axis = default_axis_of(node_.op);
   auto attribute = std::ranges::find(node_.attributes, "axis", &Attribute::name);
-  if (attribute == node_.attributes.end() && !has_default) return Ok{};
+  if (attribute == node_.attributes.end() && !default_axis) return Ok{};
   if (attribute == node_.attributes.end()) {
     Attribute added;
     added.name = "axis";
     added.kind = Attribute::Kind::kInt;
-    added.i = from_last ? -1 : 0;
+    added.i = *default_axis;
     node_.attributes.push_back(added);
     attribute = std::prev(node_.attributes.end());
   }

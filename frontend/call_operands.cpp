@@ -9,14 +9,14 @@ namespace {
 /// An operand of the addition of a bias, which has two places.
 constexpr int kAnyInput = -1;
 
-struct Row {
+struct Entry {
   std::string_view target;  // part of the call's
   std::string_view op;
   int input;
   size_t argument;
 };
 
-constexpr std::array<Row, 25> kRows = {{
+constexpr std::array<Entry, 25> kEntries = {{
     {"aten.linear.", "MatMul", 1, 1},
     {"aten.linear.", "Gemm", 1, 1},
     {"aten.linear.", "Gemm", 2, 2},
@@ -45,12 +45,12 @@ constexpr std::array<Row, 25> kRows = {{
 }};
 
 /// A linear layer multiplies by its weight's transpose, addmm by its argument itself.
-OperandForm form_of(const Row& row, const OnnxNode& node) {
+OperandForm form_of(const Entry& entry, const OnnxNode& node) {
   // Their vectors stand along the channels.
-  if (row.op == "PRelu" || (row.target == "aten.group_norm." && row.op != "GroupNormalization"))
+  if (entry.op == "PRelu" || (entry.target == "aten.group_norm." && entry.op != "GroupNormalization"))
     return OperandForm::kWithAxes;
-  const bool is_linear = row.target == "aten.linear.";
-  if (row.input != 1 || (!is_linear && row.target != "aten.addmm.")) return OperandForm::kSame;
+  const bool is_linear = entry.target == "aten.linear.";
+  if (entry.input != 1 || (!is_linear && entry.target != "aten.addmm.")) return OperandForm::kSame;
   const Attribute* transposes = node.op == "Gemm" ? node.find("transB") : nullptr;
   const bool is_transposed_here = transposes != nullptr && transposes->i != 0;
   return is_linear == is_transposed_here ? OperandForm::kSame : OperandForm::kTransposed;
@@ -59,12 +59,12 @@ OperandForm form_of(const Row& row, const OnnxNode& node) {
 }  // namespace
 
 std::optional<CallOperand> call_operand(const ExportedCall& call, const OnnxNode& node, size_t input) {
-  const auto row = std::ranges::find_if(kRows, [&](const Row& each) {
+  const auto entry = std::ranges::find_if(kEntries, [&](const Entry& each) {
     return node.op == each.op && (each.input == kAnyInput || each.input == static_cast<int>(input)) &&
            call.target.find(each.target) != call.target.npos;
   });
-  if (row == kRows.end()) return std::nullopt;
-  return CallOperand{.argument = row->argument, .form = form_of(*row, node)};
+  if (entry == kEntries.end()) return std::nullopt;
+  return CallOperand{.argument = entry->argument, .form = form_of(*entry, node)};
 }
 
 std::optional<size_t> bias_argument(std::string_view target) {

@@ -67,11 +67,11 @@ bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWind
     const ir::NodeId producer = graph.value(part.value).producer;
     if (parts == kMaxParts || !producer.valid() || shape.size() > rank) return false;
     const ir::Node& node = graph.node(producer);
-    const ops::OpDef* row = ops::find_op(node.op);
-    if (row == nullptr || row->is_random) return false;
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || entry->is_random) return false;
     if (node.op == "Concat") {
       if (!push_joined(graph, node, part, open)) return false;
-    } else if (node.op == "Expand" || row->dependence == ops::Dependence::kElement) {
+    } else if (entry->dependence == ops::Dependence::kRepeated || entry->dependence == ops::Dependence::kElement) {
       push_broadcast(graph, node, part, open);
     } else {
       return false;

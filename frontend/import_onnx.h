@@ -13,6 +13,7 @@
 
 #include "ir/graph.h"
 #include "ir/model_spec.h"
+#include "ops/parameter_role.h"
 #include "support/result.h"
 
 namespace graphpipe::frontend {
@@ -49,8 +50,7 @@ struct ImportRequest {
   Isolation isolation = Isolation::kProcess;
 };
 
-/// What a tensor of the file is for, by the input slots that read it.
-enum class ParameterRole : uint8_t { kWeight, kBias, kScale, kEmbedding, kTable, kStatistic, kConstant };
+using ops::ParameterRole;
 std::string_view role_name(ParameterRole role);
 
 /// One line of the decision list that is printed and stored.
@@ -58,6 +58,7 @@ struct ParameterDecision {
   ir::ParamId param;
   ModelText name;
   std::vector<ModelText> aliases;
+  /// By the input slots that read it.
   ParameterRole role = ParameterRole::kConstant;
   bool trainable = false;
   /// Why: "PARAMETER in the exporter's signature", "weight of a MatMul", "frozen by pattern 'txt.*'", ...

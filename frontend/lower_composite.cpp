@@ -68,7 +68,9 @@ Status lower_lp_pool(NodeContext& context) {
 }  // namespace
 
 std::vector<HandlerEntry> composite_handlers() {
-  return {{"Swish", lower_swish}, {"Hardmax", lower_hardmax}, {"LpPool", lower_lp_pool}};
+  return {{"Swish", lower_swish, ops::Dependence::kElement},
+          {"Hardmax", lower_hardmax, ops::Dependence::kAlongAxis, -1},
+          {"LpPool", lower_lp_pool}};
 }
 
 }  // namespace graphpipe::frontend

@@ -203,7 +203,7 @@ std::vector<HandlerEntry> constant_handlers() {
           {"Size", lower_shape},
           {"Identity", lower_identity},
           {"Cast", lower_cast},
-          {"CastLike", lower_cast},
+          {"CastLike", lower_cast, ops::Dependence::kElement},
           {"Optional", lower_optional},
           {"OptionalGetElement", lower_optional},
           {"OptionalHasElement", lower_optional_has_element}};

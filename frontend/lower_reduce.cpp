@@ -152,7 +152,7 @@ std::vector<HandlerEntry> reduce_handlers() {
           {"ReduceLogSum", lower_reduce},
           {"ReduceLogSumExp", lower_reduce},
           {"ReduceSumSquare", lower_reduce},
-          {"LpNormalization", lower_lp_normalization},
+          {"LpNormalization", lower_lp_normalization, ops::Dependence::kAlongAxis, -1},
           {"ArgMax", lower_arg},
           {"ArgMin", lower_arg},
           {"Clip", lower_clip}};

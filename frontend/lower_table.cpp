@@ -7,35 +7,38 @@
 namespace graphpipe::frontend {
 namespace {
 
-const std::map<std::string_view, Handler>& handlers() {
-  static const std::map<std::string_view, Handler> kHandlers = [] {
-    std::map<std::string_view, Handler> all;
+const std::map<std::string_view, HandlerEntry>& handlers() {
+  static const std::map<std::string_view, HandlerEntry> kHandlers = [] {
+    std::map<std::string_view, HandlerEntry> all;
     for (const auto& family :
          {shape_handlers(),  index_handlers(),     reduce_handlers(),     neural_handlers(),    sequence_handlers(),
           loop_handlers(),   branch_handlers(),    recurrent_handlers(),  constant_handlers(),  resize_handlers(),
           random_handlers(), quantized_handlers(), composite_handlers(),  einsum_handlers(),    fourier_handlers(),
           pool_handlers(),   place_handlers(),     col2im_handlers(),     selection_handlers(), deform_handlers(),
           unpool_handlers(), mel_handlers(),       word_count_handlers(), neutral_handlers()})
-      for (const HandlerEntry& row : family) all[row.op] = row.handler;
+      for (const HandlerEntry& entry : family) all[entry.op] = entry;
     return all;
   }();
   return kHandlers;
-}
-
-/// Ops with an "axis" attribute and its default, if there is one.
-const std::map<std::string_view, int64_t>& axis_defaults() {
-  static const std::map<std::string_view, int64_t> kDefaults = {
-      {"Softmax", -1}, {"LogSoftmax", -1}, {"LayerNormalization", -1}, {"RMSNormalization", -1}, {"GatherElements", 0},
-      {"Concat", 0},   {"Gather", 0},      {"ScatterElements", 0},
-  };
-  return kDefaults;
 }
 
 }  // namespace
 
 Handler find_handler(std::string_view op) {
   const auto found = handlers().find(op);
-  return found == handlers().end() ? nullptr : found->second;
+  return found == handlers().end() ? nullptr : found->second.handler;
+}
+
+ops::Dependence dependence_of(std::string_view op) {
+  const auto found = handlers().find(op);
+  if (ops::find_op(op) != nullptr || found == handlers().end()) return ops::dependence_of(op);
+  return found->second.dependence;
+}
+
+std::optional<int64_t> default_axis_of(std::string_view op) {
+  if (const ops::OpDef* entry = ops::find_op(op)) return entry->default_axis;
+  const auto found = handlers().find(op);
+  return found == handlers().end() ? std::nullopt : found->second.default_axis;
 }
 
 bool is_supported(const OnnxNode& node) {
@@ -62,9 +65,9 @@ Status lower_plain(NodeContext& context) {
                              text("its attribute ", quoted(ModelText(attribute.name)), " is not supported"),
                              "use a form without it");
   }
-  if (const auto found = axis_defaults().find(context.node().op); found != axis_defaults().end()) {
+  if (const std::optional<int64_t> default_axis = default_axis_of(context.node().op)) {
     if (!context.has_input(0)) return context.problem(Code::kBadModel, "has no input", "export the model again");
-    GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", found->second), context.rank(0)));
+    GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", *default_axis), context.rank(0)));
     attributes.set("axis", axis);
   }
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());

@@ -360,7 +360,8 @@ namespace {
 /// numbers of elements before and after. None for other operators.
 std::vector<ir::Shape> operands_of(Lowering& lowering, const OnnxNode& node) {
   std::vector<ir::Shape> shapes;
-  const bool broadcasts = ops::dependence_of(node.op) == ops::Dependence::kElement || node.op == "Expand";
+  const ops::Dependence dependence = ops::dependence_of(node.op);
+  const bool broadcasts = dependence == ops::Dependence::kElement || dependence == ops::Dependence::kRepeated;
   if (!broadcasts && node.op != "Concat" && node.op != "Reshape") return shapes;
   for (const std::string& name : node.inputs)
     if (const Binding* binding = name.empty() ? nullptr : lowering.find(name)) shapes.push_back(binding->type.shape);

@@ -126,9 +126,9 @@ void NodeContext::note(Severity severity, Code code, std::string message, std::s
 
 Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vector<ir::ValueId> inputs,
                                                    ir::Attributes attributes, size_t outputs) {
-  const ops::OpDef* row = ops::find_op(op);
-  if (row == nullptr)
-    return problem(Code::kUnsupportedOp, text("needs the operation ", op, ", which has no row in the op dictionary"),
+  const ops::OpDef* entry = ops::find_op(op);
+  if (entry == nullptr)
+    return problem(Code::kUnsupportedOp, text("needs the operation ", op, ", which is not in the op dictionary"),
                    "express the model with other operators");
   ir::Node node{.op = std::string(op),
                 .attributes = std::move(attributes),
@@ -136,7 +136,7 @@ Result<std::vector<ir::ValueId>> NodeContext::emit(std::string_view op, std::vec
                 .outputs = std::vector<ir::ValueId>(outputs),
                 .origins = {node_label(*node_)}};
   ir::Graph& graph = lowering_->graph();
-  GP_TRY(std::vector<ir::Value> types, row->infer(ops::NodeView(graph, node)));
+  GP_TRY(std::vector<ir::Value> types, entry->infer(ops::NodeView(graph, node)));
   // Operators may have additional outputs for their gradient, such as a mean; the ONNX outputs come first.
   if (types.size() < outputs)
     return problem(Code::kUnsupportedOp, text("the form with ", outputs, " outputs is not supported"),

@@ -2,11 +2,13 @@
 // One ONNX node while it is lowered: access to its operands, and ways to bind its outputs. The handlers in lower_*.cpp
 // use this interface.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "frontend/lowering.h"
+#include "ops/op_def.h"
 
 namespace graphpipe::frontend {
 
@@ -84,11 +86,17 @@ Handler find_handler(std::string_view op);
 Status lower_plain(NodeContext& context);
 /// Whether an op can be lowered at all.
 bool is_supported(const OnnxNode& node);
+/// What the op dictionary says of an ONNX op, or the handler's entry of one that is not in it.
+ops::Dependence dependence_of(std::string_view op);
+std::optional<int64_t> default_axis_of(std::string_view op);
 
 // The op families, each a list that lower_table.cpp combines.
 struct HandlerEntry {
   std::string_view op;
   Handler handler;
+  /// Of an op that is composed of others: as in ops::OpDef.
+  ops::Dependence dependence = ops::Dependence::kAny;
+  std::optional<int64_t> default_axis = {};
 };
 std::vector<HandlerEntry> shape_handlers();
 std::vector<HandlerEntry> index_handlers();

@@ -12,6 +12,7 @@
 #include "frontend/mask_values.h"
 #include "frontend/restore_parameters.h"
 #include "frontend/tied_names.h"
+#include "ops/op_def.h"
 
 namespace graphpipe::frontend {
 
@@ -76,54 +77,15 @@ struct Use {
   std::string_view op;
 };
 
-struct RoleSlot {
-  std::string_view op;
-  size_t input;
-  Role role;
-};
-
-/// Slots of layers. Everything else is inferred from shapes.
-constexpr std::array<RoleSlot, 30> kSlots = {{
-    {"Conv", 1, Role::kWeight},
-    {"Conv", 2, Role::kBias},
-    {"ConvTranspose", 1, Role::kWeight},
-    {"ConvTranspose", 2, Role::kBias},
-    {"MatMul", 0, Role::kWeight},
-    {"MatMul", 1, Role::kWeight},
-    {"Gemm", 0, Role::kWeight},
-    {"Gemm", 1, Role::kWeight},
-    {"Gemm", 2, Role::kBias},
-    {"Gather", 0, Role::kEmbedding},
-    {"LayerNormalization", 1, Role::kScale},
-    {"LayerNormalization", 2, Role::kBias},
-    {"RMSNormalization", 1, Role::kScale},
-    {"GroupNormalization", 1, Role::kScale},
-    {"GroupNormalization", 2, Role::kBias},
-    {"InstanceNormalization", 1, Role::kScale},
-    {"InstanceNormalization", 2, Role::kBias},
-    {"BatchNormalization", 1, Role::kScale},
-    {"BatchNormalization", 2, Role::kBias},
-    {"BatchNormalization", 3, Role::kStatistic},
-    {"BatchNormalization", 4, Role::kStatistic},
-    {"PRelu", 1, Role::kWeight},
-    {"LSTM", 1, Role::kWeight},
-    {"LSTM", 2, Role::kWeight},
-    {"LSTM", 3, Role::kBias},
-    {"GRU", 1, Role::kWeight},
-    {"GRU", 2, Role::kWeight},
-    {"GRU", 3, Role::kBias},
-    {"Einsum", 0, Role::kWeight},
-    {"Einsum", 1, Role::kWeight},
-}};
-
 size_t wide_dims(const ir::Shape& shape) {
   return static_cast<size_t>(
       std::count_if(shape.begin(), shape.end(), [](ir::Dim dim) { return dim != ir::Dim::fixed(1); }));
 }
 
 Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
-  for (const RoleSlot& slot : kSlots)
-    if (slot.op == node.op && slot.input == input) return {slot.role, true, slot.op};
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry != nullptr && input < entry->roles.size() && entry->roles[input] != Role::kConstant)
+    return {entry->roles[input], true, entry->name};
   const size_t wide = wide_dims(graph.value(node.inputs[input]).type.shape);
   if (node.op == "Add" || node.op == "Sum") return {wide <= 1 ? Role::kBias : Role::kTable, false, "Add"};
   if (node.op == "Mul" && wide <= 1) return {Role::kScale, false, "Mul"};

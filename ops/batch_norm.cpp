@@ -270,6 +270,8 @@ std::vector<OpDef> forward_and_training_rows() {
            .gradient = batch_norm_gradient,
            .emit = emit_batch_norm,
            .features = FeatureAxis::kSecond,
+           .roles = {ParameterRole::kConstant, ParameterRole::kScale, ParameterRole::kBias, ParameterRole::kStatistic,
+                     ParameterRole::kStatistic},
            .mixes_samples = mixes,
            .fewest_samples = samples_of_statistics,
            .in_evaluation = batch_norm_in_evaluation,

@@ -314,6 +314,7 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .gradient = conv_gradient,
            .emit = emit_conv,
            .features = FeatureAxis::kSecond,
+           .roles = {ParameterRole::kConstant, ParameterRole::kWeight, ParameterRole::kBias},
            .examples = transposed ? conv_transpose_examples() : conv_examples()},
           {.name = grad_input,
            .infer = infer_conv_grad_input,

@@ -177,6 +177,7 @@ std::span<const OpDef> einsum_ops() {
        .gradient = einsum_gradient,
        .emit = emit_einsum,
        .features = FeatureAxis::kLast,
+       .roles = {ParameterRole::kWeight, ParameterRole::kWeight},
        .examples = {{.inputs = {normal({kB, 2, 3}), normal({kB, 4, 3})}, .attributes = equation("bqd,bkd->bqk")},
                     {.inputs = {normal({kB, 3}), weight(normal({3, 4}))}, .attributes = equation("bi, ij")},
                     {.inputs = {normal({kB, 3}), normal({kB, 4})}, .attributes = equation("bi,bj->ij")},

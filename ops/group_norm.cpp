@@ -136,6 +136,7 @@ std::vector<OpDef> form_rows(std::string_view forward, std::string_view grad_inp
            .work = group_norm_work,
            .gradient = group_norm_gradient,
            .emit = emit_group_norm,
+           .roles = {ParameterRole::kConstant, ParameterRole::kScale, ParameterRole::kBias},
            .examples = {{.inputs = forward_inputs(), .attributes = attributes, .outputs = 3}}},
           {.name = grad_input,
            .infer = infer_group_norm_grad_input,

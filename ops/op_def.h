@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/parameter_role.h"
 #include "support/result.h"
 #include "wire/id_bounds.h"
 #include "wire/product_table.h"
@@ -136,6 +137,8 @@ enum class Dependence : uint8_t {
   kSameOrder,
   /// On the elements of input 0 along attribute `axis` (default -1); the shape is that of input 0.
   kAlongAxis,
+  /// It equals the element of input 0 at the same position, which is repeated along axes of size 1 and in front.
+  kRepeated,
 };
 
 /// Where an operator that produces features puts them in its output.
@@ -195,6 +198,10 @@ struct OpDef {
   bool adds_rows = false;
   Dependence dependence = Dependence::kAny;
   FeatureAxis features = FeatureAxis::kUnknown;
+  /// What a parameter at input i is; past the end, and where kConstant, the op does not say.
+  std::vector<ParameterRole> roles;
+  /// The attribute `axis` of a node that has none, where the op has that attribute.
+  std::optional<int64_t> default_axis;
   /// Results with four axes have axes 1 and 2 swapped in memory: LibTorch's attention stores the heads of a position
   /// contiguously.
   bool heads_lie_inside = false;

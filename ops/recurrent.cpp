@@ -302,6 +302,10 @@ std::vector<Example> recurrent_examples(int64_t gates) {
           recurrent_example(gates, "bidirectional", true)};
 }
 
+std::vector<ParameterRole> recurrent_roles() {
+  return {ParameterRole::kConstant, ParameterRole::kWeight, ParameterRole::kWeight, ParameterRole::kBias};
+}
+
 std::vector<OpDef> forward_rows() {
   return {{.name = "LSTM",
            .precision = Precision::kFloat32,
@@ -309,6 +313,7 @@ std::vector<OpDef> forward_rows() {
            .work = recurrent_work,
            .gradient = lstm_gradient,
            .emit = emit_recurrent,
+           .roles = recurrent_roles(),
            .examples = recurrent_examples(4)},
           {.name = "GRU",
            .precision = Precision::kFloat32,
@@ -316,6 +321,7 @@ std::vector<OpDef> forward_rows() {
            .work = recurrent_work,
            .gradient = gru_gradient,
            .emit = emit_recurrent,
+           .roles = recurrent_roles(),
            .examples = recurrent_examples(3)}};
 }
 

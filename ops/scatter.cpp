@@ -235,6 +235,7 @@ std::vector<OpDef> scatter_elements_rows() {
        .work = indexed_copy_work,
        .gradient = scatter_elements_gradient,
        .emit = emit_scatter_elements,
+       .default_axis = 0,
        .examples = {{.inputs = {normal({kB, 4}), once, normal({kB, 1})}, .attributes = along},
                     {.inputs = {normal({kB, 4}), often, normal({kB, 6})}, .attributes = by("add")},
                     {.inputs = {normal({kB, 4}), often, normal({kB, 6})}, .attributes = by("mul")},

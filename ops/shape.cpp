@@ -416,6 +416,7 @@ std::vector<OpDef> reshaping_rows() {
        .work = no_work,
        .gradient = pass_first_gradient,
        .emit = emit_expand,
+       .dependence = Dependence::kRepeated,
        .is_view = always,
        .examples = {{.inputs = {normal({kB, 1, 3})}, .attributes = target({2, 1, 4, 1})},
                     {.inputs = {weight(normal({1, 3}))}, .attributes = target({kB, 1, 3})}}},

@@ -101,8 +101,9 @@ bool LookUp::is_within(ValueId index, int64_t size) {
       const Dim dim = shape_of(made_, node->inputs[0])[static_cast<size_t>(axis < 0 ? axis + rank : axis)];
       return dim.is_fixed() && dim.factor <= size;
     }
+    const ops::Dependence dependence = ops::dependence_of(node->op);
     const bool same =
-        ops::dependence_of(node->op) == ops::Dependence::kSameOrder || node->op == "Expand" || node->op == "Cast";
+        dependence == ops::Dependence::kSameOrder || dependence == ops::Dependence::kRepeated || node->op == "Cast";
     if (!same) return false;
     index = node->inputs[0];
   }
@@ -214,8 +215,8 @@ bool LookUp::numbers_samples(ValueId number) {
     if (node == nullptr || node->inputs.empty() || !node->inputs[0].valid()) return false;
     const Shape &after = shape_of(made_, number), &before = shape_of(made_, node->inputs[0]);
     // With the batch axis in front before and after, the copies of a number stay next to each other.
-    const bool repeats = node->op == "Expand" && after.size() == before.size() && !after.empty() &&
-                         after[0] == Dim::batch() && before[0] == Dim::batch();
+    const bool repeats = ops::dependence_of(node->op) == ops::Dependence::kRepeated && after.size() == before.size() &&
+                         !after.empty() && after[0] == Dim::batch() && before[0] == Dim::batch();
     const bool keeps = node->op == "Cast" || ops::dependence_of(node->op) == ops::Dependence::kSameOrder;
     if (node->op == "Gather" || node->op == "Slice") number = first_column(*node);
     else number = repeats || keeps ? node->inputs[0] : ValueId();

@@ -168,6 +168,7 @@ Result<Replacement> separate(const Rebuilding& step, AffineIndices& indices) {
       return move_elements(step);
     case Dependence::kAlongAxis:
       return move_last_axis(step);
+    case Dependence::kRepeated:
     case Dependence::kAny:
       break;
   }

@@ -235,10 +235,10 @@ TEST_CASE("outputs with a batch axis can be computed for some of the samples") {
   });
 }
 
-TEST_CASE("outputs depend on the elements of the inputs as the rows say") {
+TEST_CASE("outputs depend on the elements of the inputs as the entries say") {
   // As ops::Dependence numbers them.
-  enum { kAny, kElement, kSameOrder, kAlongAxis };
-  size_t seen[4] = {};
+  enum { kAny, kElement, kSameOrder, kAlongAxis, kRepeated };
+  size_t seen[5] = {};
   for_each_case([&](const Case& each) {
     ++seen[each.dependence];
     if (each.dependence == kAny) return;
@@ -246,7 +246,8 @@ TEST_CASE("outputs depend on the elements of the inputs as the rows say") {
     const at::Tensor output = run(each, false, inputs)[0];
     if (each.dependence == kSameOrder) CHECK(output.flatten().equal(inputs[0].flatten()));
     if (each.dependence == kAlongAxis) CHECK(output.sizes() == inputs[0].sizes());
-    if (each.dependence == kSameOrder) return;
+    if (each.dependence == kRepeated) CHECK(output.equal(inputs[0].expand(output.sizes())));
+    if (each.dependence == kSameOrder || each.dependence == kRepeated) return;
     // What is reversed along an axis on the way in is reversed on the way out.
     for (int64_t from_end = 1; from_end <= output.dim(); ++from_end) {
       CAPTURE(from_end);
@@ -260,6 +261,7 @@ TEST_CASE("outputs depend on the elements of the inputs as the rows say") {
   CHECK(seen[kElement] > 50);
   CHECK(seen[kSameOrder] > 5);
   CHECK(seen[kAlongAxis] > 2);
+  CHECK(seen[kRepeated] >= 2);
 }
 
 TEST_CASE("gradients equal autograd through the emitted forward") {
