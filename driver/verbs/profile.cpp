@@ -15,9 +15,11 @@
 #include "driver/launch/process.h"
 #include "driver/launch/program_folder.h"
 #include "driver/launch/unpack_data.h"
+#include "driver/pipeline/machine.h"
 #include "driver/report/profile_lines.h"
 #include "driver/report/report.h"
 #include "driver/verbs/generate.h"
+#include "partitioner/planner.h"
 #include "wire/exit_codes.h"
 
 namespace graphpipe::driver {
@@ -29,10 +31,18 @@ Result<Pipeline> one_stage(const Options& options) {
   own.plan = {};
   own.plan.devices = own.plan.stages = 1;
   own.plan.cluster = "default";  // with one stage its rates decide nothing
-  own.plan.planner = "sequential";
+  own.plan.planner = partitioner::kSequential;
   if (own.model.one_sample) own.training.batch = 1;
   own.plan.micro_batch = std::to_string(own.training.batch);
   return with_digest(make_pipeline(own));
+}
+
+// Two processes, beside each other as devices of one host are, need cores of their own and hold the model twice. On GPUs,
+// of which there may be one, one measures; what is between two of them is the cluster's.
+bool has_room_for_two(const Options& options, const Pipeline& pipeline) {
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const double held = 2 * static_cast<double>(pipeline.built.memory.front().peak.count), memory = memory_bytes_here();
+  return options.run.launch.device == "cpu" && cores >= 2 * options.training.threads && (memory == 0 || held < memory);
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
@@ -42,11 +52,7 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   run.launch.threads = pipeline.plan.threads;
   const Diagnostics found = check_run_files(folder, read);
   if (has_error(found)) return found;
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  // The link is measured only if each of two processes has cores of its own, and not between GPUs, of which there may
-  // be one: theirs are the cluster's.
-  const bool has_link = run.launch.device == "cpu" && cores >= 2 * options.training.threads;
-  GP_TRY(const RunOutcome outcome, launch_profile(folder, has_link ? 2 : 1, run));
+  GP_TRY(const RunOutcome outcome, launch_profile(folder, has_room_for_two(options, pipeline) ? 2 : 1, run));
   if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the profiling program", options.model.model);
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
   profile.model_digest = pipeline.model.digest;

@@ -2,6 +2,7 @@
 // The parts of the profiling program (profile.h).
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -27,9 +28,10 @@ struct ModelMeasurement {
   double step = 0, action = 0;
   double update_tensor = 0, update_byte = 0;
 };
-/// At 1, 2, 4, ... samples and at the plan's batch.
+/// At 1, 2, 4, ... samples and at the plan's batch. Before each, and before what follows them, it calls `meet`, so that
+/// processes that measure the same model do the same at the same time.
 ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
-                               const wire::RunOptions& options);
+                               const wire::RunOptions& options, const std::function<void()>& meet);
 
 /// a + b * bytes, seconds.
 struct MessageSeconds {

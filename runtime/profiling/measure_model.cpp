@@ -279,12 +279,17 @@ void ModelMeter::update_seconds(ModelMeasurement& result) const {
 }  // namespace
 
 ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
-                               const wire::RunOptions& options) {
+                               const wire::RunOptions& options, const std::function<void()>& meet) {
   ModelMeter meter(program, marks, device, options);
   ModelMeasurement result;
   const int64_t batch = program.plan->batch;
-  for (int64_t samples = 1; samples < batch; samples *= 2) meter.run(samples, result);
+  for (int64_t samples = 1; samples < batch; samples *= 2) {
+    meet();
+    meter.run(samples, result);
+  }
+  meet();
   meter.run(batch, result);
+  meet();
   meter.finish(result);
   return result;
 }

@@ -14,8 +14,8 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Time limit for rank 1, which waits while rank 0 measures operators.
-constexpr double kMeasureSeconds = 24 * 3600;
+// Time limit of a meeting: the ranks take about as long for what is between two of them.
+constexpr double kMeetingSeconds = 24 * 3600;
 
 void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
   for (const MarkSeconds& at : model.marks) {
@@ -40,16 +40,19 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   std::unique_ptr<ControlPlane> store;
   if (ranks == 2) {
     Rendezvous rendezvous = find_rendezvous(options, rank, ranks);
-    rendezvous.get_seconds = kMeasureSeconds;
+    rendezvous.get_seconds = kMeetingSeconds;
     store = join_run(rendezvous);
   }
   const std::unique_ptr<Device> device = open_device(options.launch.device, rank);
-  ModelMeasurement model;
-  if (rank == 0) {
-    model = measure_model(program, marks, *device, options);
-    print_operators(model, marks);
-  }
-  if (store) store->barrier("measured", ranks);
+  int meetings = 0;
+  const auto meet = [&] {
+    if (store) store->barrier(text("meeting", meetings++), ranks);
+  };
+  const ModelMeasurement model = measure_model(program, marks, *device, options, meet);
+  if (rank == 0) print_operators(model, marks);
+  meet();
+  const double addition = measure_additions(*device);
+  meet();
   const double bare = rank == 0 ? measure_bare_item(*device) : 0;
   const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*device, bare) : MessageSeconds{};
   if (store) {
@@ -62,7 +65,7 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   }
   if (rank != 0) return;
   std::printf("runtime %.6e %.6e %.6e %.6e %.6e %.6e %.6e\n", model.step, model.action, busy.constant, busy.per_byte,
-              model.update_tensor, model.update_byte, measure_additions(*device));
+              model.update_tensor, model.update_byte, addition);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 #pragma once
 // The profiling program: the cost of operators, actions, messages and the optimizer on this machine.
 //
-// One process measures the operators in place: in the functions of a single stage that holds the whole model, driven by
+// A process measures the operators in place: in the functions of a single stage that holds the whole model, driven by
 // the executor, with up to four items per step and a stopwatch between the operators. So caches, branch predictors and
-// the allocator are as cold or warm as in training. The time of a step outside its operators, as a function of its
+// the allocator are as cold or warm as in training. A second process does the same at the same time, since devices of
+// one host share its memory: what streams weights that fit in no cache takes longer beside another than alone. The time of a step outside its operators, as a function of its
 // number of actions, gives the constant part of a step and the cost of an action. Two processes exchange messages
 // between two stages without operators for latency and bandwidth; one process does the same with itself for the compute
 // time of a message. All numbers are medians over steps, after a warm-up, on pinned cores.
