@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/digraph.h"
+
 namespace graphpipe::ir {
 namespace {
 
@@ -118,18 +120,12 @@ IdSet<ValueId> values_to_keep(const Graph& graph, const std::vector<NodeId>& ord
 }  // namespace
 
 IdSet<NodeId> ancestors_of(const Graph& graph, std::span<const ValueId> values) {
-  IdSet<NodeId> found(graph.node_count());
-  std::vector<NodeId> open;
-  const auto visit = [&](NodeId node) {
-    if (found.insert(node)) open.push_back(node);
-  };
+  std::vector<NodeId> producers;
   for (ValueId value : values)
-    if (value.valid() && graph.value(value).producer.valid()) visit(graph.value(value).producer);
-  while (!open.empty()) {
-    const NodeId node = open.back();
-    open.pop_back();
-    for_each_needed(graph, node, visit);
-  }
+    if (value.valid() && graph.value(value).producer.valid()) producers.push_back(graph.value(value).producer);
+  IdSet<NodeId> found(graph.node_count());
+  const auto needed = [&](NodeId node, auto visit) { for_each_needed(graph, node, visit); };
+  for (const NodeId node : reached_from(producers, needed)) found.insert(node);
   return found;
 }
 

@@ -24,23 +24,38 @@ void fill_rows(size_t nodes, const EdgeList& edges, std::vector<uint32_t>& start
   std::partial_sum(start.begin(), start.end(), start.begin());
 }
 
-std::vector<uint32_t> order_by_arrival(size_t nodes, const EdgeList& edges, bool last_first) {
+/// Kahn's order: `add` is told the nodes that become free, `take` says which of them is next. Without nodes on cycles
+/// and behind them.
+template <typename Add, typename Take>
+std::vector<uint32_t> order_by(size_t nodes, const EdgeList& edges, Add add, Take take) {
   std::vector<std::vector<uint32_t>> readers(nodes);
   std::vector<uint32_t> missing(nodes, 0), order;
   for (const auto& [from, to] : edges) {
     readers[from].push_back(to);
     ++missing[to];
   }
-  std::deque<uint32_t> ready;
   for (uint32_t node = 0; node < nodes; ++node)
-    if (missing[node] == 0) ready.push_back(node);
-  while (!ready.empty()) {
-    order.push_back(last_first ? ready.back() : ready.front());
-    if (last_first) ready.pop_back();
-    else ready.pop_front();
-    for (const uint32_t next : readers[order.back()])
-      if (--missing[next] == 0) ready.push_back(next);
+    if (missing[node] == 0) add(node);
+  order.reserve(nodes);
+  for (std::optional<uint32_t> next = take(); next; next = take()) {
+    order.push_back(*next);
+    for (const uint32_t reader : readers[*next])
+      if (--missing[reader] == 0) add(reader);
   }
+  return order;
+}
+
+std::vector<uint32_t> order_by_arrival(size_t nodes, const EdgeList& edges, bool last_first) {
+  std::deque<uint32_t> free;
+  const auto take = [&]() -> std::optional<uint32_t> {
+    if (free.empty()) return std::nullopt;
+    const uint32_t node = last_first ? free.back() : free.front();
+    if (last_first) free.pop_back();
+    else free.pop_front();
+    return node;
+  };
+  std::vector<uint32_t> order = order_by(
+      nodes, edges, [&](uint32_t node) { free.push_back(node); }, take);
   GP_CHECK(order.size() == nodes);
   return order;
 }
@@ -48,26 +63,16 @@ std::vector<uint32_t> order_by_arrival(size_t nodes, const EdgeList& edges, bool
 }  // namespace
 
 std::vector<uint32_t> topological_order(size_t nodes, const EdgeList& edges, std::span<const uint32_t> rank) {
-  std::vector<std::vector<uint32_t>> readers(nodes);
-  std::vector<uint32_t> waiting(nodes, 0), order;
-  for (const auto& [from, to] : edges) {
-    readers[from].push_back(to);
-    ++waiting[to];
-  }
-  using Ready = std::pair<uint32_t, uint32_t>;  // rank, node
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-  const auto add = [&](uint32_t node) { ready.emplace(rank.empty() ? node : rank[node], node); };
-  for (uint32_t node = 0; node < nodes; ++node)
-    if (waiting[node] == 0) add(node);
-  order.reserve(nodes);
-  while (!ready.empty()) {
-    const uint32_t node = ready.top().second;
-    ready.pop();
-    order.push_back(node);
-    for (const uint32_t next : readers[node])
-      if (--waiting[next] == 0) add(next);
-  }
-  return order;
+  using Free = std::pair<uint32_t, uint32_t>;  // rank, node
+  std::priority_queue<Free, std::vector<Free>, std::greater<>> free;
+  const auto add = [&](uint32_t node) { free.emplace(rank.empty() ? node : rank[node], node); };
+  const auto take = [&]() -> std::optional<uint32_t> {
+    if (free.empty()) return std::nullopt;
+    const uint32_t node = free.top().second;
+    free.pop();
+    return node;
+  };
+  return order_by(nodes, edges, add, take);
 }
 
 std::optional<uint32_t> first_on_cycle(size_t nodes, const EdgeList& edges) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,23 @@ namespace graphpipe {
 
 /// From, to. Edges may repeat.
 using EdgeList = std::vector<std::pair<uint32_t, uint32_t>>;
+
+/// The nodes of `start` and all that they lead to, each once, in the order in which they are met. `neighbours(node,
+/// visit)` calls `visit` with those that are one edge away; nodes are numbers, or ids (support/id.h).
+template <typename Node, typename Neighbours>
+std::vector<Node> reached_from(const std::vector<Node>& start, Neighbours neighbours) {
+  std::vector<Node> found;
+  BitSet seen;
+  const auto visit = [&](Node node) {
+    size_t number = 0;
+    if constexpr (std::is_integral_v<Node>) number = node;
+    else number = node.index();
+    if (seen.insert(number)) found.push_back(node);
+  };
+  for (const Node node : start) visit(node);
+  for (size_t i = 0; i < found.size(); ++i) neighbours(Node(found[i]), visit);
+  return found;
+}
 
 /// Kahn's order: of the nodes whose predecessors are done the one with the smallest rank goes first, then the one with
 /// the smallest number; without ranks their numbers are the ranks. Nodes on cycles and behind them are left out.

@@ -6,6 +6,7 @@
 #include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "support/digraph.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
@@ -68,17 +69,12 @@ class Enumerator {
   }
 
   bool has_cycle(size_t stages) const {
-    std::vector<std::vector<bool>> reaches(stages, std::vector<bool>(stages, false));
+    EdgeList edges;
     for (size_t group = 0; group < groups_.graph.size(); ++group)
-      for (size_t next : groups_.graph[group])
-        if (stage_of_[group] != stage_of_[next]) reaches[stage_of_[group]][stage_of_[next]] = true;
-    for (size_t via = 0; via < stages; ++via)
-      for (size_t from = 0; from < stages; ++from)
-        for (size_t to = 0; to < stages; ++to)
-          if (reaches[from][via] && reaches[via][to]) reaches[from][to] = true;
-    for (size_t stage = 0; stage < stages; ++stage)
-      if (reaches[stage][stage]) return true;
-    return false;
+      for (const size_t next : groups_.graph[group])
+        if (stage_of_[group] != stage_of_[next])
+          edges.emplace_back(static_cast<uint32_t>(stage_of_[group]), static_cast<uint32_t>(stage_of_[next]));
+    return first_on_cycle(stages, edges).has_value();
   }
 
   /// Gives this stage and those behind it up to `left` devices beside the one that each has.

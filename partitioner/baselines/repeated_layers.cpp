@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "support/check.h"
+#include "support/digraph.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -28,19 +29,22 @@ RepeatedLayers repeated_layers(const UnitPrices& prices) {
   const size_t count = prices.size();
   const Dag dag(count, prices.edges);
   const std::vector<uint32_t> order = last_in_first_out_order(count, prices.edges);
-  // Whether a layer is, or follows, or leads to, a repeated one.
-  std::vector<bool> is_repeated(count), follows(count), leads_to(count);
+  std::vector<uint32_t> repeated;
+  for (const uint32_t layer : order)
+    if (prices.node(layer).description.raw() == kRepeatedLayer) repeated.push_back(layer);
+  // Those among them count as following themselves, and as leading to themselves.
+  BitSet follows(count), leads_to(count);
+  for (const uint32_t layer : reached_from(repeated, [&](uint32_t from, auto visit) {
+         for (const uint32_t next : dag.successors(from)) visit(next);
+       }))
+    follows.insert(layer);
+  for (const uint32_t layer : reached_from(repeated, [&](uint32_t to, auto visit) {
+         for (const uint32_t before : dag.predecessors(to)) visit(before);
+       }))
+    leads_to.insert(layer);
   for (const uint32_t layer : order) {
-    is_repeated[layer] = prices.node(layer).description.raw() == kRepeatedLayer;
-    follows[layer] = is_repeated[layer] ||
-                     std::ranges::any_of(dag.predecessors(layer), [&](uint32_t from) { return follows[from]; });
-  }
-  for (auto layer = order.rbegin(); layer != order.rend(); ++layer)
-    leads_to[*layer] = is_repeated[*layer] ||
-                       std::ranges::any_of(dag.successors(*layer), [&](uint32_t next) { return leads_to[next]; });
-  for (const uint32_t layer : order) {
-    const bool is_between = follows[layer] && leads_to[layer];
-    (is_between ? parts.repeated : leads_to[layer] ? parts.before : parts.behind).push_back(layer);
+    const bool is_between = follows.contains(layer) && leads_to.contains(layer);
+    (is_between ? parts.repeated : leads_to.contains(layer) ? parts.before : parts.behind).push_back(layer);
   }
   if (parts.repeated.empty()) parts.repeated.swap(parts.behind);
   return parts;

@@ -97,7 +97,7 @@ Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
     if (!request.refusal || std::isfinite(known_step)) return std::nullopt;  // another plan is there
     return request.refusal(place(chain, shape, devices));
   };
-  GP_TRY(PlanAnswer answer, plan("equal-split", cut));
+  GP_TRY(PlanAnswer answer, plan(kEqualSplit, cut));
   for (PlanCandidate& candidate : answer.candidates)
     candidate.assignment = place(std::move(candidate.assignment), shape, devices);
   return answer;

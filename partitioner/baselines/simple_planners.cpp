@@ -8,6 +8,7 @@
 #include "cost/lower_bound.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/candidates.h"
+#include "support/even_runs.h"
 #include "support/integer_math.h"
 #include "support/stopwatch.h"
 #include "support/units.h"
@@ -15,55 +16,6 @@
 namespace graphpipe::partitioner {
 
 namespace {
-
-/// Fills `runs` non-empty runs one after the other, each up to `limit`. Returns their ends, or nothing if not all
-/// weights fit.
-std::vector<size_t> fill_runs(const std::vector<double>& weight, size_t runs, double limit) {
-  std::vector<size_t> ends;
-  double sum = 0;
-  for (size_t i = 0; i < weight.size(); ++i) {
-    const bool has_begun = i > (ends.empty() ? 0 : ends.back());
-    const bool is_needed_later = weight.size() - i < runs - ends.size();
-    if (has_begun && (sum + weight[i] > limit || is_needed_later)) {
-      ends.push_back(i);
-      sum = 0;
-      if (ends.size() == runs) return {};
-    }
-    sum += weight[i];
-    if (sum > limit) return {};
-  }
-  ends.push_back(weight.size());
-  return ends;
-}
-
-double largest_run(const std::vector<double>& weight, const std::vector<size_t>& ends) {
-  double largest = 0;
-  for (size_t run = 0, next = 0; run < ends.size(); ++run) {
-    double sum = 0;
-    for (; next < ends[run]; ++next) sum += weight[next];
-    largest = std::max(largest, sum);
-  }
-  return largest;
-}
-
-/// The ends of `runs` consecutive runs whose largest sum is smallest, found by bisection of the limit. Needs: no more
-/// runs than weights. Example: 4, 1 and 3 in two runs are {4, 1} and {3} without a limit, which makes 5. Within 4.4
-/// they are {4} and {1, 3}, which makes 4; within less there are none.
-std::vector<size_t> even_runs(const std::vector<double>& weight, size_t runs) {
-  std::vector<size_t> best = fill_runs(weight, runs, kInfinity);
-  double low = 0, high = largest_run(weight, best);
-  while (low < high) {
-    const double middle = std::min(low + (high - low) / 2, std::nextafter(high, 0.0));
-    const std::vector<size_t> ends = fill_runs(weight, runs, middle);
-    if (ends.empty()) {
-      low = std::nextafter(middle, kInfinity);
-    } else {
-      high = largest_run(weight, ends);
-      best = ends;
-    }
-  }
-  return best;
-}
 
 /// A lower bound on the seconds per step of the busiest stage, each on one device.
 double busy_seconds(const ir::PlanGraph& graph, const std::vector<FoundStage>& stages) {

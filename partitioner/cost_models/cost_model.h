@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "support/integer_math.h"
+
 namespace graphpipe::partitioner {
 
 /// How a planner puts one number on a plan.
@@ -56,6 +58,12 @@ enum class MemoryRule : uint8_t {
   /// (PipeDream-2BW).
   kTwoVersions,
 };
+
+/// Copies that a stage on `replicas` devices holds by kCopiesBehind or kCopiesFrom, with so many devices in the stages
+/// behind it.
+inline int copies_held(MemoryRule rule, int devices_behind, int replicas) {
+  return ceil_div(rule == MemoryRule::kCopiesFrom ? devices_behind + replicas : devices_behind, replicas);
+}
 
 struct CostModel {
   Score score = Score::kBottleneck;

@@ -331,6 +331,14 @@ bool is_chain(TrafficRule rule) {
   return rule == TrafficRule::kNone || rule == TrafficRule::kBoundaryTensors || rule == TrafficRule::kBoundaryAntichain;
 }
 
+/// Units per second of the unit "s", "ms" or "us". Needs: one of these.
+double units_per_second(std::string_view unit) {
+  static const std::map<std::string_view, double> kUnits = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}};
+  const auto found = kUnits.find(unit);
+  GP_CHECK(found != kUnits.end());
+  return found->second;
+}
+
 }  // namespace
 
 std::vector<LayerSet> members_of(const UnitPrices& prices, const ir::Assignment& plan) {
@@ -379,13 +387,6 @@ double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan) {
     heaviest = std::max(heaviest, block);
   }
   return heaviest;
-}
-
-double units_per_second(std::string_view unit) {
-  static const std::map<std::string_view, double> kUnits = {{"s", 1}, {"ms", 1e3}, {"us", 1e6}};
-  const auto found = kUnits.find(unit);
-  GP_CHECK(found != kUnits.end());
-  return found->second;
 }
 
 RecomputedScore recompute_score(const UnitRequest& request, const UnitAnswer& answer) {

@@ -28,7 +28,4 @@ double heaviest_block(const UnitPrices& prices, const ir::Assignment& plan);
 /// Bytes that a boundary after `before` is charged for, by one of the boundary rules.
 double recomputed_boundary(const UnitPrices& prices, const LayerSet& before, TrafficRule rule);
 
-/// Units per second of the unit "s", "ms" or "us". Needs: one of these.
-double units_per_second(std::string_view unit);
-
 }  // namespace graphpipe::partitioner

@@ -1,37 +1,11 @@
 #include "partitioner/cost_models/level_price.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "partitioner/cost_models/boundary_bytes.h"
 
 namespace graphpipe::partitioner {
 namespace {
-
-/// Bytes that leave a downset of layers, by one of the two boundary rules.
-double boundary_bytes(const UnitPrices& prices, const Dag& dag, const BitSet& before, TrafficRule rule) {
-  BitSet charged(prices.size());
-  for (uint32_t layer = 0; layer < prices.size(); ++layer) {
-    if (!before.contains(layer)) continue;
-    const auto inside = [&](uint32_t reader) { return before.contains(reader); };
-    if (rule == TrafficRule::kBoundaryTensors) {
-      if (!std::ranges::all_of(dag.successors(layer), inside)) charged.insert(layer);
-      continue;
-    }
-    if (std::ranges::any_of(dag.successors(layer), inside)) continue;  // another node before the boundary reads it
-    charged.insert(layer);
-    BitSet ancestors(prices.size());
-    std::vector<uint32_t> found{layer};
-    ancestors.insert(layer);
-    for (size_t i = 0; i < found.size(); ++i)
-      for (const uint32_t from : dag.predecessors(found[i]))
-        if (ancestors.insert(from)) found.push_back(from);
-    for (const uint32_t ancestor : found)
-      for (const uint32_t reader : dag.successors(ancestor))
-        if (ancestor != layer && !ancestors.contains(reader)) charged.insert(ancestor);
-  }
-  double bytes = 0;
-  charged.for_each([&](size_t layer) { bytes += prices.output_bytes[layer]; });
-  return bytes;
-}
 
 /// A run of stages: one stage at the innermost level, one group at an outer one.
 struct Unit {
@@ -49,13 +23,13 @@ class LevelPricer {
         layers_(layers_of_stages(prices, plan)),
         boundaries_(layers_.size() + 1, 0) {
     const Dag dag(prices.size(), prices.edges);
-    BitSet before(prices.size());
+    const BoundaryBytes boundary(prices, dag, model.traffic);
+    BitWords before(words_for(prices.size()), 0);
     for (size_t s = 0; s < layers_.size(); ++s) {
       const size_t devices = plan.choice[ir::StageId(s)].devices.size();
       stages_.push_back({static_cast<int>(s), 1, static_cast<int>(devices) / copies_around(groups, s)});
-      for (const uint32_t layer : layers_[s]) before.insert(layer);
-      if (model.traffic != TrafficRule::kNone && s + 1 < layers_.size())
-        boundaries_[s + 1] = boundary_bytes(prices, dag, before, model.traffic);
+      for (const uint32_t layer : layers_[s]) set_bit(before.data(), layer);
+      if (s + 1 < layers_.size()) boundaries_[s + 1] = boundary.of(before);
     }
   }
 
@@ -126,9 +100,8 @@ class LevelPricer {
 
   double unit_memory(const Unit& unit, int later) const {
     if (model_.memory != MemoryRule::kCopiesBehind && model_.memory != MemoryRule::kCopiesFrom) return 0;
-    const int devices = model_.memory == MemoryRule::kCopiesFrom ? later + unit.replicas : later;
-    const double copies = std::ceil(static_cast<double>(devices) / unit.replicas);
-    return copies * (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
+    return copies_held(model_.memory, later, unit.replicas) *
+           (sum(unit, prices_.output_bytes) + sum(unit, prices_.weight_bytes));
   }
 
   double sum(const Unit& unit, const std::vector<double>& column) const {

@@ -173,7 +173,7 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
       take(orders[i], planner);
       continue;
     }
-    for (const char* name : {"graphpipe", "sequential"}) take(orders[i], *find_planner(name));
+    for (const PlannerEntry* each : planners_with(&PlannerTraits::asked_on_parts)) take(orders[i], *each);
   }
   // `auto` asks others for kinds of devices; originals, and planners that are to use all devices, leave none out.
   if (!planner.traits.asks_others && !planner.traits.uses_all_devices && planner.search == nullptr) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "cost/memory.h"
 #include "cost/stage_cost.h"
+#include "support/union_find.h"
 
 namespace graphpipe::partitioner {
 
@@ -73,17 +73,14 @@ std::vector<StageId> by_traffic(const ir::StageGraph& stages) {
   for (const auto& [pair, sum] : bytes) edges.push_back({-sum, pair});
   std::sort(edges.begin(), edges.end());
   const size_t count = stages.stages.size();
-  std::vector<size_t> path(count), next(count, count);
-  std::iota(path.begin(), path.end(), size_t{0});
+  UnionFind<size_t> paths(count);
+  std::vector<size_t> next(count, count);
   std::vector<bool> has_before(count, false);
   for (const auto& [unused, pair] : edges) {
     const size_t from = pair.first.index(), to = pair.second.index();
-    if (next[from] < count || has_before[to] || path[from] == path[to]) continue;
+    if (next[from] < count || has_before[to] || !paths.join(from, to)) continue;
     next[from] = to;
     has_before[to] = true;
-    const size_t joined = path[to];
-    for (size_t& of : path)
-      if (of == joined) of = path[from];
   }
   std::vector<StageId> order;
   for (size_t first = 0; first < count; ++first)

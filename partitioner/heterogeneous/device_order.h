@@ -1,6 +1,6 @@
 #pragma once
-// Which device gets which stage (the heaviest cut on the fastest link, devices of unequal speed
-// and memory). A stage's price follows from its devices (ir/stage_graph.h), so each placement is a plan of its own.
+// Which device gets which stage (the heaviest cut on the fastest link, devices of unequal speed and memory). A stage's
+// price follows from its devices (ir/stage_graph.h), so each placement is a plan of its own.
 
 #include <vector>
 

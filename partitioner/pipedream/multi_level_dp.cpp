@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -85,9 +84,7 @@ double MultiLevelDp::stage_seconds(size_t level, const Table& inner, size_t from
 
 bool MultiLevelDp::fits(size_t level, size_t from, size_t to, int used, int replicas) const {
   if (limits_.model.memory == MemoryRule::kNone || !std::isfinite(limits_.memory)) return true;
-  const bool own = limits_.model.memory == MemoryRule::kCopiesFrom;
-  const int devices = limits_.levels[level].count - used + (own ? replicas : 0);
-  const int copies = ceil_div(devices, replicas);
+  const int copies = copies_held(limits_.model.memory, limits_.levels[level].count - used, replicas);
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 

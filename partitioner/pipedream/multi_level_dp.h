@@ -1,7 +1,7 @@
 #pragma once
 // The best nested linear pipelines over several levels of a machine, out of given downsets: PipeDream's recurrence from
-// the innermost level outwards. The inner levels keep a row of the table for each downset
-// to start from, the outermost level one row only.
+// the innermost level outwards. The inner levels keep a row of the table for each downset to start from, the outermost
+// level one row only.
 //
 // Example: four nodes of 1 s in a chain, two machines of two devices, no traffic. On one machine any two neighbours
 // take 1 s and all four 2 s; these are the times of the outer level, where two nodes on each machine make 1 s.

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "partitioner/pipedream/fewest_devices.h"
-#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -27,8 +26,8 @@ int OneLevelDp::needed(double seconds, double most) const {
 }
 
 bool OneLevelDp::fits(size_t from, size_t to, int used, int replicas) const {
-  const int devices = limits_.devices - used + (limits_.model.memory == MemoryRule::kCopiesFrom ? replicas : 0);
-  const int copies = ceil_div(devices, replicas);
+  if (!checks_memory()) return true;
+  const int copies = copies_held(limits_.model.memory, limits_.devices - used, replicas);
   return copies * (sets_.outputs(from, to) + sets_.weights(from, to)) <= limits_.memory;
 }
 
@@ -60,13 +59,12 @@ void OneLevelDp::open_windows(double most) {
 }
 
 void OneLevelDp::extend(size_t from, size_t to, int least, int largest, double most) {
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
   for (int d = least; d <= largest; ++d) {
     const double seconds = stage_seconds(from, to, d);
     if (!(seconds <= most)) continue;
     const int begin = std::max(low_[from], low_[to] - d), end = std::min(high_[from], high_[to] - d);
     for (int before = begin; before <= end; ++before) {
-      if (check_memory && !fits(from, to, before + d, d)) continue;
+      if (!fits(from, to, before + d, d)) continue;
       double& best = value(to, before + d);
       const double found = std::max(value(from, before), seconds);
       if (!(found < best)) continue;
@@ -105,7 +103,6 @@ FoundPipeline OneLevelDp::pipeline_to_the_end() {
   FoundPipeline pipeline;
   size_t to = sets_.size() - 1;
   int used = limits_.devices;
-  const bool check_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
   while (to != 0) {
     const double target = std::max(value(to, used), good_);
     if (limits_.use_fewer && used > low_[to] && value(to, used - 1) <= target) {
@@ -117,7 +114,7 @@ FoundPipeline OneLevelDp::pipeline_to_the_end() {
       if (from >= to || !sets_.includes(to, from)) continue;
       const int largest = limits_.replication ? used - low_[from] : 1;
       for (int d = std::max(1, used - high_[from]); d <= largest && !found; ++d) {
-        if (used - d < low_[from] || (check_memory && !fits(from, to, used, d))) continue;
+        if (used - d < low_[from] || !fits(from, to, used, d)) continue;
         if (std::max(value(from, used - d), stage_seconds(from, to, d)) > target) continue;
         pipeline.stages.insert(pipeline.stages.begin(), {from, to, d});
         pipeline.seconds = std::max(pipeline.seconds, stage_seconds(from, to, d));
@@ -201,8 +198,7 @@ std::optional<FoundPipeline> OneLevelDp::best(double most, double bound) {
   if (bound_ >= most) return std::nullopt;
   std::optional<FoundPipeline> best;
   // Memory depends on the devices behind a stage, which the fewest devices up to it do not determine.
-  const bool has_memory = std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone;
-  if (!has_memory && close_in(most, best)) return best;
+  if (!checks_memory() && close_in(most, best)) return best;
   // Whether some pipeline stays within a threshold is quick to tell; the exact search then has little room left.
   while (bound_ > 0 && most > bound_ * kClose && !ended()) {
     const double trial = std::sqrt(bound_) * std::sqrt(std::min(most, bound_ * 4));

@@ -8,6 +8,7 @@
 // ends there. What is left is a on one device, b and c on two: 2 s.
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "partitioner/pipedream/priced_downsets.h"
@@ -72,6 +73,7 @@ class OneLevelDp {
   double stage_seconds(size_t from, size_t to, int replicas) const {
     return partitioner::stage_seconds(sets_, limits_, from, to, replicas);
   }
+  bool checks_memory() const { return std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone; }
   bool fits(size_t from, size_t to, int used, int replicas) const;
   int needed(double seconds, double most) const;
   double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }

@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 
-#include "partitioner/cost_models/independent_score.h"
 #include "partitioner/cost_models/quirks.h"
 #include "partitioner/pipedream/multi_level_dp.h"
 #include "support/stopwatch.h"
@@ -29,6 +28,7 @@ constexpr size_t kFewCuts = 350;
 /// Cuts of each order that are searched first, so that a plan is there should the time run out.
 constexpr size_t kFirstCuts = 48;
 constexpr int kMaxRounds = 6;
+constexpr double kMilliseconds = 1000;  // of a second
 
 class PipeDream {
  public:
@@ -57,8 +57,8 @@ class PipeDream {
     else plan_levels();
     if (!found_) return nothing_found();
     fill_plan();
-    answer_.objective = found_->seconds * units_per_second(answer_.unit);
-    answer_.bound = std::min(bound_, found_->seconds) * units_per_second(answer_.unit);
+    answer_.objective = kMilliseconds * found_->seconds;
+    answer_.bound = kMilliseconds * std::min(bound_, found_->seconds);
     answer_.complete = !deadline_.passed();
     if (!answer_.complete) answer_.stopped = "the time limit or an interrupt ended the search";
     answer_.search_seconds = watch.seconds();

@@ -3,58 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <tuple>
+
+#include "partitioner/cost_models/boundary_bytes.h"
 
 namespace graphpipe::partitioner {
 
 namespace {
 
 constexpr size_t kMaxLayersOfAntichains = 10'000;
-
-// Quirk PD2: a last node x of a downset is charged itself and each node before it that something which is not before x
-// reads.
-class AntichainBoundaries {
- public:
-  AntichainBoundaries(const UnitPrices& prices, const Dag& dag)
-      : prices_(prices), dag_(dag), senders_(dag.size(), dag.size()) {
-    const BitRows before = ancestors_of(dag);
-    for (uint32_t x = 0; x < dag.size(); ++x) {
-      senders_.insert(x, x);
-      for (uint32_t p = 0; p < dag.size(); ++p)
-        if (p != x && before.contains(x, p) &&
-            std::ranges::any_of(dag.successors(p), [&](uint32_t reader) { return !before.contains(x, reader); }))
-          senders_.insert(x, p);
-    }
-  }
-
-  double bytes(const uint64_t* set) const {
-    BitRows all(1, dag_.size());
-    for (uint32_t x = 0; x < dag_.size(); ++x) {
-      if (!has_bit(set, x)) continue;
-      const auto inside = [&](uint32_t reader) { return has_bit(set, reader); };
-      if (std::ranges::any_of(dag_.successors(x), inside)) continue;
-      for (size_t w = 0; w < all.width(); ++w) all[0][w] |= senders_[x][w];
-    }
-    double sum = 0;
-    for_each_bit({all[0], all.width()}, [&](size_t x) { sum += prices_.output_bytes[x]; });
-    return sum;
-  }
-
- private:
-  const UnitPrices& prices_;
-  const Dag& dag_;
-  BitRows senders_;
-};
-
-double exact_boundary(const UnitPrices& prices, const Dag& dag, std::span<const uint64_t> set) {
-  double sum = 0;
-  for_each_bit(set, [&](size_t x) {
-    const auto outside = [&](uint32_t reader) { return !has_bit(set.data(), reader); };
-    if (std::ranges::any_of(dag.successors(static_cast<uint32_t>(x)), outside)) sum += prices.output_bytes[x];
-  });
-  return sum;
-}
 
 }  // namespace
 
@@ -89,8 +46,7 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, T
   std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
     return std::tuple(ticks[a], counts[a], a) < std::tuple(ticks[b], counts[b], b);
   });
-  std::optional<AntichainBoundaries> antichains;
-  if (rule == TrafficRule::kBoundaryAntichain) antichains.emplace(prices, dag);
+  const BoundaryBytes boundary(prices, dag, rule);
   for (const uint32_t s : order) {
     sets_.add(sets[s]);
     ticks_.push_back(ticks[s]);
@@ -101,10 +57,7 @@ PricedDownsets::PricedDownsets(const UnitPrices& prices, const SetTable& sets, T
     });
     weights_.push_back(weights);
     outputs_.push_back(outputs);
-    const bool is_free = rule == TrafficRule::kNone || counts[s] == prices.size();
-    leaving_.push_back(is_free      ? 0
-                       : antichains ? antichains->bytes(sets[s])
-                                    : exact_boundary(prices, dag, sets.words(s)));
+    leaving_.push_back(counts[s] == prices.size() ? 0 : boundary.of(sets.words(s)));
   }
 }
 

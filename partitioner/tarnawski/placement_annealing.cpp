@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "support/splitmix64.h"
+
 namespace graphpipe::partitioner {
 namespace {
 
@@ -23,16 +25,14 @@ constexpr double kOverflowWeight = 8;
 /// Loads that differ by less than this, relatively, differ by rounding only.
 constexpr double kSameLoad = 1e-11;
 
-/// Random numbers (splitmix64) that are equal on all machines: only integers and exact products.
+/// Random numbers that are equal on all machines: only integers and exact products.
 class PlacementDice {
  public:
   explicit PlacementDice(uint64_t seed) : state_(seed) {}
   uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    uint64_t bits = state_;
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
-    return bits ^ (bits >> 31);
+    const uint64_t bits = splitmix64(state_);
+    state_ += kSplitMixStep;
+    return bits;
   }
   uint32_t below(size_t count) { return static_cast<uint32_t>(((next() >> 32) * count) >> 32); }
   /// Nearly exponential: uniform between two powers of two.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "support/even_runs.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
@@ -80,22 +80,7 @@ std::vector<size_t> torchgpipe_blocks(const std::vector<int64_t>& costs, size_t 
 }
 
 int64_t smallest_heaviest_block(const std::vector<int64_t>& costs, size_t parts) {
-  int64_t low = *std::ranges::max_element(costs), high = std::accumulate(costs.begin(), costs.end(), int64_t{0});
-  const auto blocks_at = [&](int64_t most) {
-    size_t blocks = 1;
-    int64_t sum = 0;
-    for (const int64_t cost : costs) {
-      if (sum + cost > most) ++blocks, sum = 0;
-      sum += cost;
-    }
-    return blocks;
-  };
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (blocks_at(middle) <= parts) high = middle;
-    else low = middle + 1;
-  }
-  return low;
+  return largest_run(costs, even_runs(costs, parts));
 }
 
 std::span<const Quirk> torchgpipe_quirks() { return {}; }

@@ -7,6 +7,7 @@
 #include "cost/memory.h"
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/simulate.h"
+#include "support/digraph.h"
 #include "support/integer_math.h"
 
 namespace graphpipe::scheduler {
@@ -120,14 +121,11 @@ class Raiser {
   bool raise_with_ancestors() {
     for (size_t index = numbers_.size(); index-- > 0;) {
       IdMap<StageId, Samples> candidate = numbers_;
-      std::vector<StageId> reached = {StageId(index)};
-      IdSet<StageId> seen(numbers_.size());
-      seen.insert(reached.front());
-      for (size_t next = 0; next < reached.size(); ++next) {
-        candidate[reached[next]] = raised(reached[next]);
-        for (const StageId above : request_.graph.predecessors(reached[next]))
-          if (seen.insert(above)) reached.push_back(above);
-      }
+      const auto predecessors = [&](StageId stage, auto visit) {
+        for (const StageId above : request_.graph.predecessors(stage)) visit(above);
+      };
+      const std::vector<StageId> reached = reached_from(std::vector{StageId(index)}, predecessors);
+      for (const StageId stage : reached) candidate[stage] = raised(stage);
       if (reached.size() > 1 && keep_if_faster(std::move(candidate))) return true;
     }
     return false;

@@ -154,6 +154,19 @@ TEST_CASE("planners' checkers include nothing of what they check") {
   CHECK(checked > 10);
 }
 
+TEST_CASE("no planner includes what checks it") {
+  size_t seen = 0;
+  for_each_include([&](const SourceFile& file, const Include& include) {
+    if (include.angled || !include.target.starts_with("partitioner/cost_models/independent_")) return;
+    const std::string edge = text(file.path, ":", include.line, " includes ", include.target);
+    CAPTURE(edge);
+    CHECK((file.path.starts_with("partitioner/cost_models/independent_") ||
+           file.path == "partitioner/cost_models/check_unit_plan.cpp" || file.folder() == "tests"));
+    ++seen;
+  });
+  CHECK(seen > 1);
+}
+
 // Words that say what is checked, and the numbers that programs reduce by. What makes an order, its transfers, updates
 // and slots, what simulates them and what counts their memory, it does not know.
 TEST_CASE("the validator of schedules includes nothing that orders, lowers, simulates or measures them") {

@@ -57,6 +57,27 @@ TEST_CASE("an order has all nodes but those on cycles and behind them, and follo
   }
 }
 
+TEST_CASE("what is reached from some nodes is what paths lead to from one of them, each once") {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const auto nodes = static_cast<uint32_t>(2 + seed % 9);
+    const EdgeList edges = random_edges(seed, nodes);
+    const auto reaches = reach(edges, nodes);
+    const std::vector<uint32_t> start = {static_cast<uint32_t>(seed % nodes), static_cast<uint32_t>(seed / 7 % nodes)};
+    std::vector<uint32_t> found = reached_from(start, [&](uint32_t node, auto visit) {
+      for (const auto& [from, to] : edges)
+        if (from == node) visit(to);
+    });
+    CHECK(found.front() == start.front());
+    std::ranges::sort(found);
+    std::vector<uint32_t> expected;
+    for (uint32_t node = 0; node < nodes; ++node)
+      if (std::ranges::any_of(start, [&](uint32_t from) { return from == node || reaches[from][node]; }))
+        expected.push_back(node);
+    CHECK(found == expected);
+  }
+}
+
 TEST_CASE("ties of a topological order go to the smallest rank, then to the smallest number") {
   const EdgeList diamond = {{0, 1}, {0, 2}, {1, 3}, {2, 3}};
   CHECK(topological_order(4, diamond) == std::vector<uint32_t>{0, 1, 2, 3});
