@@ -11,6 +11,7 @@
 #include "ir/schedule.h"
 #include "ir/stage_graph.h"
 #include "support/result.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::codegen {
 
@@ -19,7 +20,7 @@ struct GenerateOptions {
   /// SHA-256 of the model and of the plan, hex: named in the first line of every file and checked by the programs.
   std::string model_digest, plan_digest;
   /// A name of wire/optimizers.h.
-  std::string optimizer = "sgd";
+  std::string optimizer = wire::kDefaultOptimizer;
   /// Threads of a stage: they are part of the plan, because kernels give different bits with another number of threads.
   int threads = 1;
   /// Seed of dropout and of synthetic data, unless a run gives another.

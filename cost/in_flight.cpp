@@ -38,12 +38,12 @@ InFlightDemand in_flight_demand(const InFlightStage& stage, std::span<const InFl
     reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turnaround);
     least = std::max(least, reader.samples + round - std::gcd(round, reader.round));
   }
-  InFlightDemand flight;
-  flight.round = round;
-  flight.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
-  flight.samples = std::min(flight.samples, most);
-  flight.turnaround = std::max(static_cast<double>(flight.samples - round) + own, reach);
-  return flight;
+  InFlightDemand demand;
+  demand.round = round;
+  demand.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
+  demand.samples = std::min(demand.samples, most);
+  demand.turnaround = std::max(static_cast<double>(demand.samples - round) + own, reach);
+  return demand;
 }
 
 InFlightStage in_flight_stage(const ir::StageChoice& choice, const StageCost& cost) {

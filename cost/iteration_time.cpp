@@ -78,14 +78,14 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, double> reduce = reduce_seconds(graph, cluster, costs);
   const IdMap<StageId, Ramps> reduced = ramps_with_ends(graph, costs, items, reduce);
   const IdMap<StageId, Ramps> finished = ramps_with_ends(graph, costs, items, finish_seconds(graph, costs, reduce));
-  const InFlightPlan flight = in_flight(graph, cluster);
+  const InFlightPlan in_flight_plan = in_flight(graph, cluster);
   // Stages on one device share it, so each also waits for the items of the others.
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids())
     for (ir::DeviceId device : graph.stages[stage].choice.devices)
       load[device] += items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages);
   // With too few samples in flight, the bottleneck slows down to the period that they sustain.
-  const double slowdown = flight.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
+  const double slowdown = in_flight_plan.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
   IterationTime longest;
   StageId busiest;
   double busiest_seconds = 0;
@@ -103,7 +103,7 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
                        .reduce = reduced[stage].tail - paths[stage].tail,
                        .update = finished[stage].tail - reduced[stage].tail,
                        .limiting = stage,
-                       .fits = flight.fits,
+                       .fits = in_flight_plan.fits,
                        .slowed_by_memory = slowdown > 1 + 1e-6};
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
   }

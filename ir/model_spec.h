@@ -10,6 +10,7 @@
 #include "ir/attributes.h"
 #include "ir/plan_graph.h"
 #include "support/text.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::ir {
 
@@ -71,7 +72,7 @@ struct ModelSpec {
   bool dropout = false;
   LossSpec loss;
   /// A name of wire/optimizers.h.
-  std::string optimizer = "sgd";
+  std::string optimizer = wire::kDefaultOptimizer;
   /// The samples that a loss compares with each other: all of the batch, or those of each micro-batch.
   SampleScope contrastive = SampleScope::kBatch;
   Precision precision = Precision::kFloat32;

@@ -13,7 +13,6 @@ namespace graphpipe::ir {
 using EdgeId = Id<struct EdgeTag>;
 using wire::SampleRange;
 
-///
 /// Its seconds are those of one replica for n of its samples, summed over the nodes, on the stage's slowest device.
 struct Stage : PassSeconds {
   /// Ascending. Empty in a standalone schedule.

@@ -89,13 +89,13 @@ Status force_replicas(const PlanRequest& request, ir::Assignment& assignment) {
 }
 
 double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step) {
-  if (!request.flows || request.ranks_drained) return step.total();
+  if (!request.without_flush || request.ranks_drained) return step.total();
   return cost::bottleneck_time_per_sample(stages, *request.cluster) * static_cast<double>(stages.batch.count);
 }
 
 double min_step_of_orders(const PlanRequest& request, const ir::StageGraph& stages) {
   const cost::StepBound bound = cost::step_bound(stages, *request.cluster);
-  return request.flows ? std::max(bound.device_work, bound.link) : bound.total();
+  return request.without_flush ? std::max(bound.device_work, bound.link) : bound.total();
 }
 
 bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seconds) {
@@ -107,7 +107,7 @@ bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seco
 double min_step_of_plans(const PlanRequest& request, const ir::Cluster& cluster) {
   const cost::PlanBound bound = cost::plan_bound(*request.graph, cluster);
   const Samples batch = request.graph->batch;
-  return request.flows ? bound.time_per_sample() * static_cast<double>(batch.count) : bound.step(batch);
+  return request.without_flush ? bound.time_per_sample() * static_cast<double>(batch.count) : bound.step(batch);
 }
 
 ir::Assignment Candidates::assignment_of(const std::vector<FoundStage>& stages) const {
@@ -182,8 +182,9 @@ MemoryFit Candidates::add(ir::Assignment assignment) {
   if (request_.limit_memory && !step.fits && shard_states(request_, *stages, assignment))
     step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits) {
-    const cost::InFlightPlan flight = cost::in_flight(*stages, *request_.cluster);
-    note_shortfall(static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, flight.samples).count));
+    const cost::InFlightPlan in_flight_plan = cost::in_flight(*stages, *request_.cluster);
+    note_shortfall(
+        static_cast<double>(cost::memory_shortfall(*stages, *request_.cluster, in_flight_plan.samples).count));
     return MemoryFit::kDoesNotFit;
   }
   keep({.assignment = std::move(assignment),

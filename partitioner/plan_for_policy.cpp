@@ -38,7 +38,7 @@ class PolicySearch {
     PlansForPolicy plans;
     if (traits_.asks_others) {
       PlanRequest bounded = request_;
-      bounded.flows = needs_.flows;
+      bounded.without_flush = needs_.without_flush;
       set_own_objectives(bounded, answer);
       plans.multi_stage = best_multi_stage(request_, watch_, answer);
     }
@@ -61,7 +61,7 @@ class PolicySearch {
     if (may_take(needs_.shape))
       return traits_.asks_others ? plan_for_shape(request_, needs_.shape, watch_)
                                  : plan_in_shape(request_, needs_.shape);
-    if (needs_.flows) return plan_asynchronous(planner_, request_, watch_);
+    if (needs_.without_flush) return plan_asynchronous(planner_, request_, watch_);
     return plan(planner_, request_);
   }
 

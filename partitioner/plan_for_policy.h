@@ -18,8 +18,8 @@ struct PolicyNeeds {
   ir::StageShape shape = ir::StageShape::kAny;
   /// Replicas take whole micro-batches in turn instead of dividing each.
   bool takes_turns = false;
-  /// Batches follow each other without draining (PlanRequest::flows).
-  bool flows = false;
+  /// Batches follow each other without draining (PlanRequest::without_flush).
+  bool without_flush = false;
   /// Where the policy is to be found: the shapes that single policies need, which are tried too, and the seconds of a
   /// step whose order is searched to the end, asked of the best few. Else empty.
   std::vector<ir::StageShape> shapes = {};

@@ -95,8 +95,8 @@ struct PlanRequest : SearchTime {
   std::function<double(const ir::Assignment&)> evaluate;
   /// Batches follow each other without draining, so that neither filling nor draining counts: the closed form of a step
   /// is then what the busiest device works on a batch.
-  bool flows = false;
-  /// Of batches that flow: plans are ranked, before `evaluate` is asked, by the closed form of a batch that drains.
+  bool without_flush = false;
+  /// With `without_flush`: plans are ranked, before `evaluate` is asked, by the closed form of a batch that drains.
   bool ranks_drained = false;
   /// Why `evaluate` said infinity; may be empty.
   std::function<std::optional<Diagnostic>(const ir::Assignment&)> refusal;
@@ -183,6 +183,8 @@ struct PlannerTraits {
   bool is_one_stage = false;
   /// Its plans use every device, as far as the batch goes round.
   bool uses_all_devices = false;
+  /// Quick enough that `auto` asks it again for parts of the cluster, and for the devices in other orders.
+  bool asked_on_parts = false;
   /// Cuts for a policy with a stage graph of its own are its business too.
   bool takes_shapes = false;
   /// Of profiles: divides the unit of work that was measured into micro-batches of its own.
@@ -191,6 +193,10 @@ struct PlannerTraits {
   /// device may hold several runs of them (OriginalOptions::non_contiguous).
   bool plans_file_nodes = false;
 };
+
+/// Planners that other searches or commands build on.
+inline constexpr std::string_view kGraphPipe = "graphpipe", kSequential = "sequential", kEqualSplit = "equal-split",
+                                  kManual = "manual";
 
 struct PlannerEntry {
   std::string_view name;
@@ -207,6 +213,8 @@ struct PlannerEntry {
 };
 
 std::span<const PlannerEntry> planners();
+/// Those that have the trait.
+std::vector<const PlannerEntry*> planners_with(bool PlannerTraits::*trait);
 /// The entry of a planner, or null.
 const PlannerEntry* find_planner(std::string_view name);
 

@@ -30,13 +30,19 @@ const std::vector<PlannerEntry> kPlanners = {
      .description = "the best plan of all planners and of a local search, by simulated step",
      .plan = plan_auto,
      .traits = {.asks_others = true, .takes_shapes = true}},
-    {"graphpipe", "stages of the series-parallel graph, branches beside each other", plan_graphpipe,
-     AskedByAuto::kFirst},
-    {"sequential", "the best cut of one line of all nodes, with replicas", plan_sequential, AskedByAuto::kFirst},
-    {"equal-split",
+    {.name = kGraphPipe,
+     .description = "stages of the series-parallel graph, branches beside each other",
+     .plan = plan_graphpipe,
+     .asked = AskedByAuto::kFirst,
+     .traits = {.asked_on_parts = true}},
+    {.name = kSequential,
+     .description = "the best cut of one line of all nodes, with replicas",
+     .plan = plan_sequential,
+     .asked = AskedByAuto::kFirst,
+     .traits = {.asked_on_parts = true}},
+    {kEqualSplit,
      "as many runs of equal work as there are devices, no replicas; of a profile equal runs of the repeated layers, "
-     "the "
-     "same replicas and recomputation everywhere, in Piper's terms",
+     "the same replicas and recomputation everywhere, in Piper's terms",
      plan_equal_split,
      AskedByAuto::kFirst,
      piper_quirks(),
@@ -84,7 +90,7 @@ const std::vector<PlannerEntry> kPlanners = {
      .description = "every plan of a graph of at most 10 nodes",
      .plan = plan_exhaustive,
      .traits = {.is_exhaustive = true}},
-    {.name = "manual",
+    {.name = kManual,
      .description = "the plan of --plan FILE, checked and used as given",
      .plan = plan_manual,
      .traits = {.is_given = true}},
@@ -145,6 +151,13 @@ Status check_request(const PlanRequest& request) {
 }  // namespace
 
 std::span<const PlannerEntry> planners() { return kPlanners; }
+
+std::vector<const PlannerEntry*> planners_with(bool PlannerTraits::*trait) {
+  std::vector<const PlannerEntry*> entries;
+  for (const PlannerEntry& entry : kPlanners)
+    if (entry.traits.*trait) entries.push_back(&entry);
+  return entries;
+}
 
 const PlannerEntry* find_planner(std::string_view name) {
   const auto found = std::ranges::find(kPlanners, name, &PlannerEntry::name);

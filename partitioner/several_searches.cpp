@@ -47,16 +47,16 @@ PlanRequest with_time_left(PlanRequest request, const Stopwatch& watch) {
 }
 
 Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest request, const Stopwatch& watch) {
-  request.flows = true;
+  request.without_flush = true;
   PlanRequest draining = request;
   draining.thorough = false;
   draining.ranks_drained = true;
   Result<PlanAnswer> best = plan(planner, draining);
-  Result<PlanAnswer> flowing = plan(planner, with_time_left(request, watch));
-  if (!flowing || !best) return flowing ? flowing : best;
-  flowing->complete = best->complete = flowing->complete && best->complete;
-  flowing->search_seconds = best->search_seconds = flowing->search_seconds + best->search_seconds;
-  return flowing->candidates.front().step_seconds < best->candidates.front().step_seconds ? flowing : best;
+  Result<PlanAnswer> steady = plan(planner, with_time_left(request, watch));
+  if (!steady || !best) return steady ? steady : best;
+  steady->complete = best->complete = steady->complete && best->complete;
+  steady->search_seconds = best->search_seconds = steady->search_seconds + best->search_seconds;
+  return steady->candidates.front().step_seconds < best->candidates.front().step_seconds ? steady : best;
 }
 
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch) {
@@ -77,9 +77,9 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
     PlanRequest one = rest();
     one.stages = static_cast<int>(request.cluster->devices.size());
     take(plan_in_shape(one, shape));
-    take(plan("sequential", one));
+    take(plan(kSequential, one));
   }
-  take(plan("sequential", rest()));
+  take(plan(kSequential, rest()));
   if (!best) return first;
   best->search_seconds = watch.seconds();
   return std::move(*best);
@@ -93,7 +93,7 @@ std::optional<ir::Assignment> best_multi_stage(PlanRequest request, const Stopwa
   std::optional<PlanCandidate> best;
   for (const size_t stages : std::set{size_t{2}, request.cluster->devices.size()}) {
     request.stages = static_cast<int>(stages);
-    const auto found = plan("graphpipe", with_time_left(request, watch));
+    const auto found = plan(kGraphPipe, with_time_left(request, watch));
     if (found && (!best || found->candidates.front().step_seconds < best->step_seconds))
       best = found->candidates.front();
   }

@@ -10,6 +10,7 @@
 #include "wire/element_type.h"
 #include "wire/id_bounds.h"
 #include "wire/loss.h"
+#include "wire/optimizers.h"
 #include "wire/training.h"
 
 namespace at {
@@ -22,8 +23,8 @@ namespace graphpipe::runtime {
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint32_t node = 0;         // id of the forward node
-  int64_t first_sample = 0;  // of the item, within the step
+  uint32_t node = 0;                        // id of the forward node
+  int64_t first_sample = 0;                 // of the item, within the step
   const int64_t* step_on_device = nullptr;  // StageArguments::step_on_device
 };
 
@@ -221,7 +222,7 @@ struct PlanTable {
   /// none.
   int32_t server = -1;
   /// A name of wire/optimizers.h.
-  const char* optimizer = "sgd";
+  const char* optimizer = wire::kDefaultOptimizer;
   int32_t threads = 1;
   /// Seed of everything random.
   uint64_t seed = 0;

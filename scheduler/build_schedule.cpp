@@ -115,15 +115,15 @@ Result<OrderedBatches> order_throttled(StageGraph stages, const ir::Cluster& clu
 Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster& cluster, const BuildOptions& options,
                                      int64_t drain_every) {
   const Policy* policy = find_policy(options.policy);
-  const bool flows = policy != nullptr && policy->asynchronous;
-  const int64_t most = !flows ? 1 : drain_every > 0 ? drain_every : usual_drain_every(stages);
+  const bool is_asynchronous = policy != nullptr && policy->asynchronous;
+  const int64_t most = !is_asynchronous ? 1 : drain_every > 0 ? drain_every : usual_drain_every(stages);
   GP_TRY_VOID(check_length(stages, most));
   // The more batches between two drains, the more weight versions and samples are in flight.
   int64_t batches = most;
   Result<OrderedBatches> best = order_so_many(stages, cluster, options, batches);
   while (!best && drain_every == 0 && batches > 1 && options.choices.update == Samples(0))
     best = order_so_many(stages, cluster, options, batches /= 2);
-  if (!flows || !options.in_flight.empty() || (best && batches == most)) return best;
+  if (!is_asynchronous || !options.in_flight.empty() || (best && batches == most)) return best;
   Result<OrderedBatches> throttled = order_throttled(stages, cluster, *policy, options, most);
   if (throttled && (!best || throttled->built.step_seconds() < best->built.step_seconds())) return throttled;
   return best;

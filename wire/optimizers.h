@@ -10,6 +10,9 @@
 
 namespace graphpipe::wire {
 
+/// Where nothing is said.
+inline constexpr const char* kDefaultOptimizer = "sgd";
+
 /// The numbers of an update. An optimizer reads those that its entry names.
 struct OptimizerNumbers {
   double learning_rate = 0;

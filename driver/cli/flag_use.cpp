@@ -186,9 +186,9 @@ constexpr OptionNeed kSearchOrManual = {
     },
     kSearch.otherwise, kSearch.hint};
 constexpr OptionNeed kSearchOrUnits = {
-    [](const Options& options) { return options.plan.plan.empty() || options.foreign.format != "graphpipe"; },
-    kSearch.otherwise, kSearch.hint};
-constexpr OptionNeed kForeign = {[](const Options& options) { return options.foreign.format != "graphpipe"; },
+    [](const Options& options) { return options.plan.plan.empty() || options.foreign.is_foreign(); }, kSearch.otherwise,
+    kSearch.hint};
+constexpr OptionNeed kForeign = {[](const Options& options) { return options.foreign.is_foreign(); },
                                  "only profiles of other projects take it",
                                  "leave it out, or say with --profile-format whose profile it is"};
 constexpr OptionNeed kLoss = {[](const Options& options) { return !options.training.loss.empty(); },

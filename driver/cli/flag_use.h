@@ -4,6 +4,7 @@
 
 #include "driver/cli/options.h"
 #include "support/result.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 
@@ -11,7 +12,7 @@ namespace graphpipe::driver {
 struct RunFacts {
   bool trains = true;
   /// A name of wire/optimizers.h.
-  std::string_view optimizer = "sgd";
+  std::string_view optimizer = wire::kDefaultOptimizer;
   /// Its weight decay is not zero.
   bool decays = true;
   /// Its schedule applies no gradients of older weights.

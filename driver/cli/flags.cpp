@@ -204,7 +204,7 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
 }
 
 std::vector<std::string> format_names() {
-  std::vector<std::string> names{"graphpipe"};
+  std::vector<std::string> names{kOwnProfileFormat};
   for (const files::ProfileFormatEntry& format : files::profile_formats()) names.emplace_back(format.name);
   return names;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/optimizers.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::driver {
@@ -30,7 +31,7 @@ struct TrainingOptions {
   bool batch_given = false, optimizer_given = false, seed_given = false;
   std::string loss;
   std::string contrastive = "batch";  // or micro-batch: what a loss that compares samples sees together
-  std::string optimizer = "sgd";
+  std::string optimizer = wire::kDefaultOptimizer;
   std::string precision = "float32";  // or bf16, fp16
   uint64_t seed = 0;
   int64_t threads = 1;
@@ -66,16 +67,20 @@ struct PlanOptions {
   double memory = 0, bandwidth = 0;
 };
 
+/// --profile-format of our own profiles, which are of ONNX models.
+inline constexpr const char* kOwnProfileFormat = "graphpipe";
+
 /// How a profile of another project is planned (plan --profile-format).
 struct ForeignOptions {
-  std::string format = "graphpipe";  // our own profile of an ONNX model
-  std::string topology;              // COUNT@BANDWIDTH,... innermost first
-  std::string compat;                // quirks of the originals: all, or names
+  std::string format = kOwnProfileFormat;
+  std::string topology;  // COUNT@BANDWIDTH,... innermost first
+  std::string compat;    // quirks of the originals: all, or names
   bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
   bool non_contiguous = false;
   int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
-  std::string machines;       // devices up to the end of each machine
-  int64_t cpus = -1;          // -1: what the file says
+  bool is_foreign() const { return format != kOwnProfileFormat; }
+  std::string machines;  // devices up to the end of each machine
+  int64_t cpus = -1;     // -1: what the file says
   int64_t max_degree = 0;
   int64_t profile_batch = 64;  // samples of the profiled unit of work
 };

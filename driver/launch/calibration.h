@@ -7,6 +7,7 @@
 
 #include "ir/cluster.h"
 #include "ir/plan.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 
@@ -15,7 +16,7 @@ struct CalibrationRequest {
   /// Processes that work side by side; two stand for more.
   int processes = 1;
   int threads = 1;
-  std::string optimizer = "sgd";
+  std::string optimizer = wire::kDefaultOptimizer;
 
   auto operator<=>(const CalibrationRequest&) const = default;
 };

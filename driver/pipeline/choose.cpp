@@ -39,7 +39,7 @@ partitioner::PolicyNeeds needs_of(const PlanOptions& options) {
   if (const scheduler::Policy* policy = scheduler::find_policy(options.policy)) {
     needs.shape = policy->shape;
     needs.takes_turns = policy->takes_turns;
-    needs.flows = policy->asynchronous && options.order.drain_every != 1;
+    needs.without_flush = policy->asynchronous && options.order.drain_every != 1;
   }
   if (tries_other_policies(options))
     for (const scheduler::Policy& policy : scheduler::all_policies())

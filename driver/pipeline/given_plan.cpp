@@ -209,7 +209,7 @@ Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
     GP_TRY_VOID(check_same_options(given, pipeline.plan));
   }
   GP_TRY_VOID(check_labels(given, pipeline.priced));
-  pipeline.plan.planner = "manual";
+  pipeline.plan.planner = partitioner::kManual;
   pipeline.plan.execution = pipeline.priced.execution = given.execution;
   if (!options.given.contains("--profile") && pipeline.plan.profile_digest != given.profile_digest)
     return other_profile(pipeline.plan.profile.raw());

@@ -109,12 +109,12 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
     return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
                  text("add --execute ", ir::execution_name(manual.execution)));
   request.manual = &manual.assignment;
-  Result<partitioner::PlanAnswer> limited = partitioner::plan("manual", request);
+  Result<partitioner::PlanAnswer> limited = partitioner::plan(partitioner::kManual, request);
   if (limited || !request.limit_memory) return limited;
   // As planners answer where nothing fits, so that what `-o` wrote can be read; measure() tells that it does not.
   request.limit_memory = false;
   request.evaluate = {};
-  Result<partitioner::PlanAnswer> free = partitioner::plan("manual", request);
+  Result<partitioner::PlanAnswer> free = partitioner::plan(partitioner::kManual, request);
   return free ? free : limited;
 }
 
@@ -173,6 +173,10 @@ std::vector<int64_t> variants_of(const ProfileProblem& problem, const ir::Assign
   return variants;
 }
 
+std::string planner_of(const Options& options) {
+  return options.plan.plan.empty() ? options.plan.planner : std::string(partitioner::kManual);
+}
+
 JsonObject profile_json(const Options& options, const ProfileProblem& problem, const PlanAnswer& answer) {
   const PlanCandidate& plan = answer.candidates.front();
   std::vector<JsonObject> stages;
@@ -187,7 +191,7 @@ JsonObject profile_json(const Options& options, const ProfileProblem& problem, c
     stages.push_back(object.add("cpu", problem.is_on_cpu(choice)).add("recompute", choice.recompute));
   }
   JsonObject object;
-  object.add("planner", options.plan.plan.empty() ? options.plan.planner : "manual");
+  object.add("planner", planner_of(options));
   object.add("objective", plan.own->objective).add("unit", std::string(plan.own->unit));
   object.add("bound", plan.own->bound).add("gap", plan.own->gap()).add("stages", stages);
   object.add("search_seconds", answer.search_seconds).add("simulated_step", plan.step_seconds);
@@ -215,9 +219,8 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
   const partitioner::OwnObjective& own = *plan.own;
   std::string out = table(rows);
   out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n",
-                     options.plan.plan.empty() ? options.plan.planner : "manual", own.objective, own.unit, own.bound,
-                     100 * own.gap(), human_seconds(answer.search_seconds),
-                     answer.stopped.empty() ? "" : "; " + answer.stopped);
+                     planner_of(options), own.objective, own.unit, own.bound, 100 * own.gap(),
+                     human_seconds(answer.search_seconds), answer.stopped.empty() ? "" : "; " + answer.stopped);
   out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
   if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);
   if (!plan.fits) out += "the plan does not fit the memory of the devices; it is timed as if it did\n";

@@ -13,7 +13,7 @@
 
 namespace graphpipe::driver {
 
-/// Returns the process exit code. Needs: options.foreign.format is not "graphpipe".
+/// Returns the process exit code. Needs: options.foreign.is_foreign().
 int run_plan_profile(const Options& options);
 
 /// A profile on a machine, as the flags, and where they are silent the file, describe both.

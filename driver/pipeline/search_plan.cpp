@@ -173,7 +173,7 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   partitioner::PlanRequest request;
   request.graph = &graph;
   request.cluster = &roomy;
-  request.flows = scheduler::find_policy(options.policy)->asynchronous && options.order.drain_every != 1;
+  request.without_flush = scheduler::find_policy(options.policy)->asynchronous && options.order.drain_every != 1;
   GP_TRY_VOID(take_flags(options, request));
   const auto take = [&](const ir::Assignment& assignment) {
     pipeline.plan.assignment = assignment;

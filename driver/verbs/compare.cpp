@@ -53,8 +53,6 @@ Result<std::vector<std::string>> names_of(const std::string& flag, const std::st
   return names;
 }
 
-bool is_foreign(const Options& options) { return options.foreign.format != "graphpipe"; }
-
 // The planners that the flag names; without it, all that search for a plan and end in reasonable time.
 Result<std::vector<std::string>> planners_of(const Options& options) {
   std::vector<std::string> known, usual;
@@ -172,7 +170,7 @@ Result<std::vector<Contender>> contend_for_profile(const Options& options, const
 Result<std::vector<Contender>> compare(const Options& options, std::string& machine) {
   GP_TRY(const std::vector<std::string> planners, planners_of(options));
   GP_TRY(const std::vector<std::string> policies, policies_of(options));
-  if (is_foreign(options)) {
+  if (options.foreign.is_foreign()) {
     return contend_for_profile(options, planners, policies);
   }
   if (options.model.model.empty()) return usage("model", "no model is named", "add the ONNX file to compare plans of");

@@ -65,7 +65,7 @@ JsonObject simulation_json(const Pipeline& pipeline) {
 
 int run_plan(const Options& options) {
   if (const Status output = check_output(options); !output) return report_problems(options, "plan", output.problems());
-  if (options.foreign.format != "graphpipe") return run_plan_profile(options);
+  if (options.foreign.is_foreign()) return run_plan_profile(options);
   if (options.model.model.empty())
     return report_problems(options, "plan", {usage("model", "no model is named", "add the ONNX file to plan")});
   catch_interrupts();

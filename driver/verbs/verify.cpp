@@ -28,6 +28,7 @@
 #include "driver/report/tolerances.h"
 #include "driver/verbs/generate.h"
 #include "partitioner/batch_stages.h"
+#include "partitioner/planner.h"
 #include "wire/exit_codes.h"
 #include "wire/optimizers.h"
 #include "wire/weight_parts.h"
@@ -165,7 +166,7 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   reference.plan = pipeline.plan;
   reference.model = pipeline.model;
   GP_TRY(reference.plan.assignment, reference_assignment(pipeline));
-  reference.plan.planner = "manual";
+  reference.plan.planner = partitioner::kManual;
   // Most policies are not defined for a single stage, where they could only decide the order of its micro-batches.
   reference.plan.policy = is_forward_only(pipeline.built.schedule) ? "inference" : "kfkb";
   // A model may be cut because it does not fit one device; the uncut model must be planned all the same.

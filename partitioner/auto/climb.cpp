@@ -14,13 +14,13 @@ namespace {
 constexpr int64_t kMaxEvaluations = 1500;
 constexpr double kEvaluationWork = 3e5;
 constexpr int64_t kNarrowShare = 4;
-/// Fewer where plans are simulated, and fewest where steps flow into each other, so that several are simulated.
-constexpr int64_t kSimulatedEvaluations = 120, kFlowingEvaluations = 30;
+/// Fewer where plans are simulated, and fewest where steps overlap, so that several are simulated.
+constexpr int64_t kSimulatedEvaluations = 120, kEvaluationsWithoutFlush = 30;
 
 int64_t evaluations_for(const ir::PlanGraph& graph, const PlanRequest& request) {
   const double work = static_cast<double>(graph.nodes.size() + 4 * request.cluster->devices.size());
   const auto all = std::clamp(static_cast<int64_t>(kEvaluationWork / work), int64_t{50}, kMaxEvaluations);
-  if (request.evaluate) return std::min(all, request.flows ? kFlowingEvaluations : kSimulatedEvaluations);
+  if (request.evaluate) return std::min(all, request.without_flush ? kEvaluationsWithoutFlush : kSimulatedEvaluations);
   return is_narrow(request) ? all / kNarrowShare : all;
 }
 

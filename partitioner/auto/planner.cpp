@@ -62,9 +62,9 @@ class AutoPlanner {
     on_kinds_alone(best);
     if (!is_over())
       for (auto& answer : ask_side_by_side(planners_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
-    // The entry `equal-split` gives a model's stages no replicas. Its search in Piper's terms does, and has neither of
+    // What equal-split is of a model gives stages no replicas. Its search in Piper's terms does, and has neither of
     // 2bw's limits on depth and devices.
-    if (!is_over()) take(plan_by_units(*find_planner("equal-split"), rest_of(best)));
+    if (!is_over()) take(plan_by_units(*find_planner(kEqualSplit), rest_of(best)));
     if (!is_over()) on_fewer_devices(best);
     // The local search climbs from the best plan so far too, not only from the starts collected on the way.
     if (best) best_of_others_ = best->candidates.front().assignment;
@@ -123,9 +123,9 @@ class AutoPlanner {
 
   /// Where devices differ, the slow ones may be best left out: plans on the others, to climb from too.
   void on_kinds_alone(std::optional<PlanAnswer>& best) {
-    for (const char* name : {"graphpipe", "sequential"}) {
+    for (const PlannerEntry* planner : planners_with(&PlannerTraits::asked_on_parts)) {
       if (is_large() || deadline_.passed()) return;
-      for (PlanAnswer& answer : ask_on_kinds(*find_planner(name), rest_of(best)).answers) {
+      for (PlanAnswer& answer : ask_on_kinds(*planner, rest_of(best)).answers) {
         starts_.push_back(answer.candidates.front().assignment);
         merge_answers(best, std::move(answer));
       }
@@ -143,8 +143,8 @@ class AutoPlanner {
       rest.cluster = &part;
       const double bound = min_step_of_plans(request_, part);
       if (best && bound >= best->candidates.front().step_seconds) return;
-      for (auto* planner : {plan_graphpipe, plan_sequential})
-        if (Result<PlanAnswer> answer = planner(rest); answer.ok()) merge_answers(best, std::move(*answer));
+      for (const PlannerEntry* planner : planners_with(&PlannerTraits::asked_on_parts))
+        if (Result<PlanAnswer> answer = ask(*planner, rest); answer.ok()) merge_answers(best, std::move(*answer));
     }
   }
 

@@ -14,13 +14,13 @@ struct Asked {
   bool non_contiguous = false;
 };
 
-/// The planners that `auto` asks, max-throughput also with several runs of layers per device. Of our own planners the
-/// best few plans are measured, and the simulator chooses.
+/// The planners that `auto` asks, those that know several runs of layers per device also with them. Of our own planners
+/// the best few plans are measured, and the simulator chooses.
 std::vector<Asked> asked_for_profiles() {
   std::vector<Asked> all;
   for (const PlannerEntry& planner : planners())
     if (planner.asked != AskedByAuto::kNever) all.push_back({&planner});
-  all.push_back({find_planner("max-throughput"), true});
+  for (const PlannerEntry* planner : planners_with(&PlannerTraits::plans_file_nodes)) all.push_back({planner, true});
   return all;
 }
 
@@ -32,7 +32,7 @@ class BestOfAll {
     PlanRequest half = rest_of_time();
     half.time_limit /= 2;
     half.thorough = false;  // its search ends in time, and all others are asked too
-    Result<PlanAnswer> best = plan_folded(*find_planner("auto"), half);
+    Result<PlanAnswer> best = plan_folded(*planners_with(&PlannerTraits::asks_others).front(), half);
     if (!best.ok() && best.problems().front().code == Code::kUsage) return best;
     const double bound = min_step_of_profile(request_);
     bool complete = was_complete(best);

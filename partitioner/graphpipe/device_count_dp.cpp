@@ -50,7 +50,7 @@ std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
         shortfall_ = std::min(shortfall_, lacking);
         continue;
       }
-      if (stairs.empty() || option.time_per_sample < stairs.back().time)
+      if (stairs.empty() || option.time_per_sample < stairs.back().time_per_sample)
         stairs.push_back({option.time_per_sample, option.latency, option.devices, recompute});
       break;
     }
@@ -59,8 +59,6 @@ std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
 }
 
 void DeviceCountDp::fill(Row& row) {
-  row.limit = fill_limit_;
-  row.columns.clear();
   evaluator_.clear();
   evaluator_.add(row_start(space_, row.key));
   const int steps = row_steps(space_, row.key);
@@ -72,11 +70,7 @@ void DeviceCountDp::fill(Row& row) {
 }
 
 const DeviceCountDp::Row& DeviceCountDp::row(RowKind kind, int chain, int element, const Part& part) {
-  const RowKey key{kind, chain, element, part.first, part.last, part.cut};
-  Row& row = rows_[key];
-  row.key = key;
-  if (row.limit < fill_limit_) fill(row);
-  return row;
+  return rows_.at({kind, chain, element, part}, fill_limit_, [this](Row& row) { fill(row); });
 }
 
 // --- Cells ---
@@ -89,7 +83,8 @@ bool DeviceCountDp::better(const Cell& a, const Cell& b) {
 void DeviceCountDp::place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const {
   if (below.devices >= best.devices) return;
   const std::vector<Choice>& stairs = row.columns[column];
-  const auto choice = std::partition_point(stairs.begin(), stairs.end(), [&](const Choice& c) { return c.time > t_; });
+  const auto choice =
+      std::partition_point(stairs.begin(), stairs.end(), [&](const Choice& c) { return c.time_per_sample > t_; });
   if (choice == stairs.end()) return;
   const Cell cell{below.devices + choice->devices, below.latency + choice->latency, -1};
   if (!feasible(cell) || !better(cell, best)) return;
@@ -351,7 +346,7 @@ std::vector<FoundStage> DeviceCountDp::trace_back(int back_pointer, double& t) c
     pending.push_back(found.beside);
     pending.push_back(found.below);
     if (found.row == nullptr) continue;
-    t = std::max(t, found.choice->time);
+    t = std::max(t, found.choice->time_per_sample);
     stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
                       .devices = found.choice->devices,
                       .micro_batch = micro_batch_,
@@ -390,11 +385,7 @@ std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, doubl
     else low = middle;
   }
   // What is left to try are the times that some stage has.
-  std::vector<double> times;
-  for (const auto& [key, row] : rows_)
-    for (const auto& column : row.columns)
-      for (const Choice& choice : column)
-        if (choice.time >= std::min(low, best->t) && choice.time < best->t) times.push_back(choice.time);
+  std::vector<double> times = rows_.times_between(std::min(low, best->t), best->t);
   return first_that_works(std::move(times), std::move(*best), deadline_, [this](double time) { return probe(time); });
 }
 

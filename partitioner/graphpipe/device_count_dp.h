@@ -43,15 +43,12 @@ class DeviceCountDp {
 
  private:
   struct Choice {
-    double time = 0, latency = 0;
+    double time_per_sample = 0, latency = 0;
     int devices = 0;
     bool recompute = false;
   };
-  struct Row {
-    RowKey key;
-    double limit = -1;
-    std::vector<std::vector<Choice>> columns;
-  };
+  using Row = StageRow<Choice>;
+  using Part = BlockPart;
   struct Cell {
     int devices = 0;
     double latency = 0;
@@ -66,10 +63,6 @@ class DeviceCountDp {
     int below = -1, beside = -1;
     bool rename = false;
     int from = 0, to = 0;
-  };
-  struct Part {
-    int first = 0, last = 0, cut = 0;
-    bool none() const { return last == 0; }
   };
   /// A part that a stage below a parallel element took, with the rest of its branch and all below; or nothing of it.
   struct Lower {
@@ -129,7 +122,7 @@ class DeviceCountDp {
   SearchLimits limits_;
   Deadline& deadline_;
   OutsideWork outside_;
-  std::map<RowKey, Row> rows_;
+  StageRows<Choice> rows_;
   double fill_limit_ = 0;
   double shortfall_ = 0;
 

@@ -12,13 +12,15 @@ namespace graphpipe::partitioner {
 
 namespace {
 
-/// Parts of a graph are searched again for each flight that may lie below them, and the turnarounds of all sums of
+/// Parts of a graph are searched again for each demand that may lie below them, and the turnarounds of all sums of
 /// stages would make thousands of them. In spaces of more elements than this, turnarounds are rounded up to a multiple
 /// of one sixteenth of a round, which can only overestimate the samples in flight.
 constexpr size_t kMaxElementsForExactInFlight = 20;
 constexpr double kPartsOfRound = 16;
 
-std::pair<int64_t, double> key_of(const cost::InFlightDemand& flight) { return {flight.samples, flight.turnaround}; }
+std::pair<int64_t, double> key_of(const cost::InFlightDemand& in_flight) {
+  return {in_flight.samples, in_flight.turnaround};
+}
 
 }  // namespace
 
@@ -38,7 +40,6 @@ const SearchElement& PipelineDp::element(int chain, int index) const {
 // --- Rows: what stages cost ---
 
 void PipelineDp::fill(Row& row) {
-  row.limit = t_;
   const int steps = row_steps(space_, row.key);
   std::vector<std::vector<StageOption>> columns;
   for (StageEvaluator* evaluator : evaluators_) {
@@ -55,11 +56,7 @@ void PipelineDp::fill(Row& row) {
 }
 
 const PipelineDp::Row& PipelineDp::row(RowKind kind, int chain, int element, const Part& part) {
-  const RowKey key{kind, chain, element, part.first, part.last, part.cut};
-  Row& row = rows_[key];
-  row.key = key;
-  if (row.limit < t_) fill(row);
-  return row;
+  return rows_.at({kind, chain, element, part}, t_, [this](Row& row) { fill(row); });
 }
 
 // --- States ---
@@ -73,20 +70,20 @@ PipelineDp::Allowed PipelineDp::allowed(int chain, int first, int last) const {
 void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most) {
   for (const StageOption& option : row.columns[column]) {
     State state{
-        .devices = below.devices + option.devices, .stages = below.stages + 1, .flight = {}, .back_pointer = -1};
+        .devices = below.devices + option.devices, .stages = below.stages + 1, .in_flight = {}, .back_pointer = -1};
     // Options ascend in devices.
     if (state.devices > most.devices || state.stages > most.stages) return;
     if (limits_.blind && is_dominated(frontier, state)) return;
     if (option.time_per_sample > t_) continue;
-    int64_t samples = std::min(option.flight.round(), batch_.count);
+    int64_t samples = std::min(option.in_flight.round(), batch_.count);
     if (!limits_.blind) {
-      const std::span<const cost::InFlightDemand> readers(&below.flight, below.flight.samples > 0 ? 1 : 0);
-      state.flight = cost::in_flight_demand(option.flight, readers, t_, batch_.count);
+      const std::span<const cost::InFlightDemand> readers(&below.in_flight, below.in_flight.samples > 0 ? 1 : 0);
+      state.in_flight = cost::in_flight_demand(option.in_flight, readers, t_, batch_.count);
       if (quantizes_turnarounds_) {
-        const double step = static_cast<double>(state.flight.round) / kPartsOfRound;
-        state.flight.turnaround = std::ceil(state.flight.turnaround / step) * step;
+        const double step = static_cast<double>(state.in_flight.round) / kPartsOfRound;
+        state.in_flight.turnaround = std::ceil(state.in_flight.turnaround / step) * step;
       }
-      samples = state.flight.samples;
+      samples = state.in_flight.samples;
     }
     const double lacking = option.memory(samples) - limits_.memory;
     if (lacking > 0) {
@@ -102,8 +99,8 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
 }
 
 bool PipelineDp::dominates(const State& a, const State& b) const {
-  return a.devices <= b.devices && a.flight.samples <= b.flight.samples && a.flight.turnaround <= b.flight.turnaround &&
-         (limits_.stages == 0 || a.stages == b.stages);
+  return a.devices <= b.devices && a.in_flight.samples <= b.in_flight.samples &&
+         a.in_flight.turnaround <= b.in_flight.turnaround && (limits_.stages == 0 || a.stages == b.stages);
 }
 
 bool PipelineDp::is_dominated(const Frontier& frontier, const State& state) const {
@@ -119,10 +116,10 @@ bool PipelineDp::insert_non_dominated(Frontier& frontier, const State& state) co
 }
 
 PipelineDp::State PipelineDp::join(const State& a, const State& b) const {
-  State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .flight = {}, .back_pointer = -1};
-  both.flight.samples = std::max(a.flight.samples, b.flight.samples);
-  both.flight.turnaround = std::max(a.flight.turnaround, b.flight.turnaround);
-  both.flight.round = std::max(a.flight.round, b.flight.round);
+  State both{.devices = a.devices + b.devices, .stages = a.stages + b.stages, .in_flight = {}, .back_pointer = -1};
+  both.in_flight.samples = std::max(a.in_flight.samples, b.in_flight.samples);
+  both.in_flight.turnaround = std::max(a.in_flight.turnaround, b.in_flight.turnaround);
+  both.in_flight.round = std::max(a.in_flight.round, b.in_flight.round);
   return both;
 }
 
@@ -155,7 +152,7 @@ const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int 
   ChainStates states;
   states.at.resize(static_cast<size_t>(end) + 1);
   states.heads.resize(static_cast<size_t>(end));
-  states.at[static_cast<size_t>(end)] = {State{.flight = below}};
+  states.at[static_cast<size_t>(end)] = {State{.in_flight = below}};
   for (int i = end; i-- > 0;)
     if (!deadline_.passed()) solve_position(chain, end, i, states);
   return chain_memo_[key] = std::move(states.at);
@@ -234,7 +231,7 @@ void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
 }
 
 /// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and back pointer the
-/// results include. Their flight is what a stage above the element meets, or the stage with the head.
+/// results include. What they have in flight is what a stage above the element meets, or the stage with the head.
 PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
                                             const State& below, const Allowed& most) {
   const auto& branches = element(chain, index).branches;
@@ -249,16 +246,16 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   const bool touches =
       (!tail.none() && tail.cut == 0) || (!head.none() && head.cut == 0) || (same_branch && head.cut == tail.cut);
   State base = below;
-  if (!touches) base.flight = {};
+  if (!touches) base.in_flight = {};
   Frontier result{base};
   if (same_branch) {
     if (head.cut < tail.cut)
       result =
-          join(result, solve_chain(id_of(tail.first), tail.cut, below.flight)[static_cast<size_t>(head.cut)], most);
+          join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight)[static_cast<size_t>(head.cut)], most);
   } else {
-    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.flight).front(), most);
+    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight).front(), most);
     if (head.cut > 0) {
-      const auto& at = solve_chain(id_of(head.first), size_of(head.first), below.flight);
+      const auto& at = solve_chain(id_of(head.first), size_of(head.first), below.in_flight);
       result = join(result, at[static_cast<size_t>(head.cut)], most);
     }
   }
@@ -267,11 +264,12 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   int next = 0;
   for (const Part* part : {&low, &high}) {
     if (part->none()) continue;
-    if (next < part->first) result = join(result, solve_branches(chain, index, next, part->first, below.flight), most);
+    if (next < part->first)
+      result = join(result, solve_branches(chain, index, next, part->first, below.in_flight), most);
     next = std::max(next, part->last);
   }
   const int count = static_cast<int>(branches.size());
-  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.flight), most);
+  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.in_flight), most);
   return result;
 }
 
@@ -289,7 +287,7 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
     const Frontier alone = solve_chain(branch, size, below).front();
     if (first + 1 == last) result = alone;
     else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below), most);
-    State start{.flight = below};
+    State start{.in_flight = below};
     for (int next = first + 2; next <= last; ++next) {
       const Row& group = row(RowKind::kGroup, chain, index, {first, next, 0});
       if (group.columns.empty()) break;
@@ -317,8 +315,8 @@ std::vector<FoundStage> PipelineDp::trace_back(int back_pointer) const {
     if (found.row == nullptr) continue;
     stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
                       .devices = found.option->devices,
-                      .micro_batch = Samples(found.option->flight.micro_batch),
-                      .k = found.option->flight.k,
+                      .micro_batch = Samples(found.option->in_flight.micro_batch),
+                      .k = found.option->in_flight.k,
                       .recompute = found.option->recompute});
   }
   return stages;
@@ -338,7 +336,7 @@ std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchL
   const State* best = nullptr;
   for (const State& state : plans) {
     if (limits.stages > 0 && state.stages != limits.stages) continue;
-    const auto rank = [](const State& s) { return std::tuple(s.devices, s.flight.samples, s.flight.turnaround); };
+    const auto rank = [](const State& s) { return std::tuple(s.devices, s.in_flight.samples, s.in_flight.turnaround); };
     if (best == nullptr || rank(state) < rank(*best)) best = &state;
   }
   if (best == nullptr) return std::nullopt;
@@ -355,15 +353,11 @@ std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double most
   }
   if (!found) return std::nullopt;
   Answer answer{.t = t, .stages = std::move(*found)};
-  std::vector<double> times;
-  for (const auto& [key, row] : rows_)
-    for (const auto& column : row.columns)
-      for (const StageOption& option : column)
-        if (option.time_per_sample <= t) times.push_back(option.time_per_sample);
-  return first_that_works(std::move(times), std::move(answer), deadline_, [&](double time) -> std::optional<Answer> {
+  const auto answer_at = [&](double time) -> std::optional<Answer> {
     if (auto stages = probe(time, limits)) return Answer{.t = time, .stages = std::move(*stages)};
     return std::nullopt;
-  });
+  };
+  return first_that_works(rows_.times_between(0, t), std::move(answer), deadline_, answer_at);
 }
 
 }  // namespace graphpipe::partitioner

@@ -64,14 +64,11 @@ class PipelineDp {
   double smallest_shortfall() const { return shortfall_; }
 
  private:
-  struct Row {
-    RowKey key;
-    double limit = -1;
-    std::vector<std::vector<StageOption>> columns;
-  };
+  using Row = StageRow<StageOption>;
+  using Part = BlockPart;
   struct State {
     int devices = 0, stages = 0;
-    cost::InFlightDemand flight;
+    cost::InFlightDemand in_flight;
     int back_pointer = -1;
   };
   using Frontier = std::vector<State>;
@@ -83,12 +80,6 @@ class PipelineDp {
     int below = -1, beside = -1;
   };
   using DemandKey = std::pair<int64_t, double>;
-  /// A part of a parallel element: whole branches [first, last), or (cut above zero) the tail from `cut` or the head up
-  /// to `cut` of the branch `first`. None where last is 0.
-  struct Part {
-    int first = 0, last = 0, cut = 0;
-    bool none() const { return last == 0; }
-  };
   /// What may lie below the rest of a parallel element: the state below the element, or the stage that took a tail.
   struct Below {
     Part tail;
@@ -140,7 +131,7 @@ class PipelineDp {
   Deadline& deadline_;
   OutsideWork outside_;
   bool quantizes_turnarounds_;
-  std::map<RowKey, Row> rows_;
+  StageRows<StageOption> rows_;
 
   // Of the current probe.
   double t_ = 0;

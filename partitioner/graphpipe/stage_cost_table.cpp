@@ -299,10 +299,10 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   const double reduce = reductions_[index].constant + reductions_[index].per_byte * trainable_bytes_;
   option.time_per_sample = std::max(seconds, messages) / samples +
                            (reduce + update_seconds(option.devices)) / static_cast<double>(graph_.batch.count);
-  option.flight = {.micro_batch = micro_batch().count,
-                   .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,
-                   .seconds_per_sample = seconds / samples,
-                   .hop_seconds = hops};
+  option.in_flight = {.micro_batch = micro_batch().count,
+                      .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,
+                      .seconds_per_sample = seconds / samples,
+                      .hop_seconds = hops};
   if (above_batch_) option.fewest_in_flight = graph_.batch.count;
   option.latency = seconds + hops;
   const double state = graph_.optimizer_state_per_weight_byte / (options_.shard_optimizer_state ? option.devices : 1);
@@ -335,8 +335,8 @@ void StageEvaluator::options(double limit, std::vector<StageOption>& out) const 
           std::any_of(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), [&](const StageOption& o) {
             return o.time_per_sample <= option.time_per_sample && o.fixed_bytes <= option.fixed_bytes &&
                    o.item_bytes <= option.item_bytes &&
-                   o.flight.seconds_per_sample <= option.flight.seconds_per_sample &&
-                   o.flight.hop_seconds <= option.flight.hop_seconds;
+                   o.in_flight.seconds_per_sample <= option.in_flight.seconds_per_sample &&
+                   o.in_flight.hop_seconds <= option.in_flight.hop_seconds;
           });
       if (!useless) out.push_back(option);
     }

@@ -19,7 +19,7 @@ struct StageOption {
   int devices = 1;
   /// GraphPipe's objective of the stage.
   double time_per_sample = 0;
-  cost::InFlightStage flight;
+  cost::InFlightStage in_flight;
   /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
   /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
   double fixed_bytes = 0, item_bytes = 0;
@@ -32,7 +32,7 @@ struct StageOption {
 
   double memory(int64_t samples_in_flight) const {
     const int64_t samples = std::max(samples_in_flight, fewest_in_flight);
-    const int64_t items = ceil_div(samples, flight.micro_batch);
+    const int64_t items = ceil_div(samples, in_flight.micro_batch);
     return fixed_bytes + static_cast<double>(items) * item_bytes;
   }
 };

@@ -22,11 +22,11 @@ std::vector<ir::PlanNodeId> row_start(const SearchSpace& space, const RowKey& ke
   const SearchElement& start = element_at(space, key.chain, key.element);
   if (key.kind == RowKind::kInterval) return start.nodes;
   std::vector<ir::PlanNodeId> nodes;
-  for (int branch = key.first; branch < key.last; ++branch) {
+  for (int branch = key.part.first; branch < key.part.last; ++branch) {
     const auto& elements = space.chains[static_cast<size_t>(start.branches[static_cast<size_t>(branch)])].elements;
     for (size_t i = 0; i < elements.size(); ++i) {
-      const bool in_tail = static_cast<int>(i) >= key.cut;
-      if (key.cut > 0 && in_tail != (key.kind == RowKind::kTail)) continue;
+      const bool in_tail = static_cast<int>(i) >= key.part.cut;
+      if (key.part.cut > 0 && in_tail != (key.kind == RowKind::kTail)) continue;
       nodes.insert(nodes.end(), elements[i].nodes.begin(), elements[i].nodes.end());
     }
   }

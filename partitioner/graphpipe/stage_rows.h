@@ -3,6 +3,7 @@
 // next element. In the chain a, b, c the row of b has the columns {b} and {b, c}.
 
 #include <compare>
+#include <map>
 #include <vector>
 
 #include "partitioner/graphpipe/search_space.h"
@@ -16,13 +17,19 @@ enum class RowKind : uint8_t {
   kGroup,     // whole branches of the parallel element, nothing else
 };
 
-/// Branches [first, last) of the element, of which the only one is cut at `cut` (its tail from there, or its head up to
-/// there) where `cut` is above zero.
+/// A part of a parallel element: its branches [first, last), of which the only one is cut at `cut` (its tail from
+/// there, or its head up to there) where `cut` is above zero. None where `last` is zero.
+struct BlockPart {
+  int first = 0, last = 0, cut = 0;
+  bool none() const { return last == 0; }
+  auto operator<=>(const BlockPart&) const = default;
+};
+
 struct RowKey {
   RowKind kind = RowKind::kInterval;
   int chain = 0;
   int element = 0;
-  int first = 0, last = 0, cut = 0;
+  BlockPart part;
   auto operator<=>(const RowKey&) const = default;
 };
 
@@ -33,5 +40,42 @@ std::vector<ir::PlanNodeId> row_start(const SearchSpace& space, const RowKey& ke
 const std::vector<ir::PlanNodeId>& row_step(const SearchSpace& space, const RowKey& key, int step);
 /// All nodes of a column, ascending.
 std::vector<ir::PlanNodeId> row_nodes(const SearchSpace& space, const RowKey& key, int column);
+
+/// What the stages of a row cost: the options of each column that take at most `limit` per sample. The columns end with
+/// the first whose stage takes more than that on any number of devices.
+template <typename Option>
+struct StageRow {
+  RowKey key;
+  double limit = -1;
+  std::vector<std::vector<Option>> columns;
+};
+
+/// The rows that probes have asked for, kept from one to the next.
+template <typename Option>
+class StageRows {
+ public:
+  /// The row at `limit` or a larger one; `fill(row)` sets the columns of one that has only been filled for less.
+  template <typename Fill>
+  const StageRow<Option>& at(const RowKey& key, double limit, Fill fill) {
+    StageRow<Option>& row = rows_[key];
+    if (row.limit >= limit) return row;
+    row = {.key = key, .limit = limit, .columns = {}};
+    fill(row);
+    return row;
+  }
+
+  /// The times per sample of all options in [low, high).
+  std::vector<double> times_between(double low, double high) const {
+    std::vector<double> times;
+    for (const auto& [key, row] : rows_)
+      for (const auto& column : row.columns)
+        for (const Option& option : column)
+          if (option.time_per_sample >= low && option.time_per_sample < high) times.push_back(option.time_per_sample);
+    return times;
+  }
+
+ private:
+  std::map<RowKey, StageRow<Option>> rows_;
+};
 
 }  // namespace graphpipe::partitioner

@@ -7,12 +7,13 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/optimizers/update_rule.h"
 #include "wire/learning_rate.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::runtime {
 
 struct UpdateSettings {
   /// As in wire/optimizers.h.
-  std::string_view optimizer = "sgd";
+  std::string_view optimizer = wire::kDefaultOptimizer;
   wire::OptimizerOptions options;
   wire::LearningRate rate;
 

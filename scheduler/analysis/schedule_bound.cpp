@@ -4,12 +4,15 @@
 #include <limits>
 #include <map>
 
+#include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::scheduler {
 namespace {
+
+using cost::Ramps;
 
 /// Seconds of one item.
 struct ItemTime {
@@ -44,16 +47,14 @@ double min_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir
   return least;
 }
 
-struct Ways {
-  double head = 0, tail = 0;
-};
-
-IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster, bool split) {
-  IdMap<StageId, Ways> ways(graph.stages.size());
+/// The least that a stage's ramps take, whatever its items are: a gradient of weights that is a pass of its own keeps
+/// no other stage waiting (`split`).
+IdMap<StageId, Ramps> min_ramps(const StageGraph& graph, const ir::Cluster& cluster, bool split) {
+  IdMap<StageId, Ramps> ramps(graph.stages.size());
   IdMap<StageId, ItemTime> times(graph.stages.size());
   for (const StageId stage : graph.stage_ids()) {
     times[stage] = item_time(graph, stage);
-    if (split) ways[stage].tail = times[stage].weight_gradient;
+    if (split) ramps[stage].tail = times[stage].weight_gradient;
   }
   // Edges are sorted by their source and lead to higher stages, so what is read of a stage is final.
   for (const ir::StageEdge& edge : graph.edges) {
@@ -63,12 +64,12 @@ IdMap<StageId, Ways> ways_of(const StageGraph& graph, const ir::Cluster& cluster
     const double items = static_cast<double>(ceil_div(wanted, at_once));
     const ItemTime& time = times[edge.from];
     const double latency = min_latency(graph, cluster, edge);
-    ways[edge.to].head = std::max(ways[edge.to].head, ways[edge.from].head + items * time.forward + latency);
+    ramps[edge.to].head = std::max(ramps[edge.to].head, ramps[edge.from].head + items * time.forward + latency);
     if (!edge.carries_gradient()) continue;
     const double backward = time.input_gradient + (split ? 0 : time.weight_gradient);
-    ways[edge.to].tail = std::max(ways[edge.to].tail, latency + items * backward + ways[edge.from].tail);
+    ramps[edge.to].tail = std::max(ramps[edge.to].tail, latency + items * backward + ramps[edge.from].tail);
   }
-  return ways;
+  return ramps;
 }
 
 /// The work of one stage, or of all stages, on one device.
@@ -76,7 +77,7 @@ struct Work {
   double weights = 0, without_weights = 0;
   double head = kInfinity, tail = kInfinity;
 
-  void add(const ir::Stage& stage, const Action& action, const Ways& ways) {
+  void add(const ir::Stage& stage, const Action& action, const Ramps& ramps) {
     const double samples = static_cast<double>(action.range.size());
     const double forward = stage.forward.at(samples), input_gradient = stage.input_gradient.at(samples);
     const double weight_gradient = stage.weight_gradient.at(samples);
@@ -84,8 +85,8 @@ struct Work {
     if (action.op == ActionOp::kForward || action.op == ActionOp::kRecompute) without_weights += forward;
     if (action.op == ActionOp::kInputGradient || whole) without_weights += input_gradient;
     if (action.op == ActionOp::kWeightGradient || whole) weights += weight_gradient;
-    head = std::min(head, ways.head);
-    tail = std::min(tail, ways.tail);
+    head = std::min(head, ramps.head);
+    tail = std::min(tail, ramps.tail);
   }
   double bound(bool split) const {
     const double work = weights + without_weights;
@@ -99,7 +100,7 @@ double schedule_bound(const StageGraph& graph, const ir::Cluster& cluster, const
   bool split = false;
   for (const ir::Program& program : schedule.programs)
     for (const Action& action : program.actions) split = split || action.op == ActionOp::kInputGradient;
-  const IdMap<StageId, Ways> ways = ways_of(graph, cluster, split);
+  const IdMap<StageId, Ramps> ramps = min_ramps(graph, cluster, split);
   double bound = cost::step_bound(graph, cluster).link;
   for (const ir::Program& program : schedule.programs) {
     std::map<int32_t, Work> by_stage;
@@ -107,8 +108,8 @@ double schedule_bound(const StageGraph& graph, const ir::Cluster& cluster, const
     for (const Action& action : program.actions) {
       if (!ir::is_compute(action.op)) continue;
       const StageId stage(static_cast<size_t>(action.stage));
-      by_stage[action.stage].add(graph.stages[stage], action, ways[stage]);
-      device.add(graph.stages[stage], action, ways[stage]);
+      by_stage[action.stage].add(graph.stages[stage], action, ramps[stage]);
+      device.add(graph.stages[stage], action, ramps[stage]);
     }
     if (by_stage.empty()) continue;
     bound = std::max(bound, device.bound(split));

@@ -14,8 +14,8 @@ using CountedItems = std::function<ir::ItemMemory(StageId, Samples, bool joins_b
 struct MemoryOptions {
   /// PlanGraph::optimizer_state_per_weight_byte.
   double optimizer_state_per_weight_byte = 0;
-  /// Where it is given, the gradients of weights count from the first
-  /// weight gradient of a replica's step on. Null: bounds from the prices of the stages, gradients always.
+  /// Where it is given, the gradients of weights count from the first weight gradient of a replica's step on. Null:
+  /// bounds from the prices of the stages, gradients always.
   CountedItems item = nullptr;
 };
 

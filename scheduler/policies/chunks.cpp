@@ -3,15 +3,8 @@
 #include <algorithm>
 
 namespace graphpipe::scheduler {
-namespace {
 
-/// The rank that holds a stage of the shape.
-size_t rank_of(ChunkShape shape, size_t stage, size_t ranks) {
-  const size_t place = stage % ranks;
-  return shape == ChunkShape::kV && stage / ranks == 1 ? ranks - 1 - place : place;
-}
-
-}  // namespace
+using ir::StageShape;
 
 bool is_chain(const StageGraph& graph) {
   for (const ir::StageEdge& edge : graph.edges)
@@ -21,7 +14,7 @@ bool is_chain(const StageGraph& graph) {
   return true;
 }
 
-Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_view policy) {
+Result<Chunks> chunks_of(const StageGraph& graph, StageShape shape, std::string_view policy) {
   if (graph.stages.empty() || !is_chain(graph))
     return refused(policy, "the stages are not a chain",
                    "plan with --execute chain, or use kfkb or zb-1p, which take any stage graph");
@@ -35,9 +28,9 @@ Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_
     if (std::find(devices.begin(), devices.end(), stage.choice.devices[0]) == devices.end())
       devices.push_back(stage.choice.devices[0]);
   const size_t ranks = devices.size(), stages = graph.stages.size();
-  if (stages % ranks != 0 || (shape == ChunkShape::kV && stages != 2 * ranks))
+  if (stages % ranks != 0 || (shape == StageShape::kV && stages != 2 * ranks))
     return refused(policy, text(stages, " stages do not divide over ", ranks, " devices"),
-                   shape == ChunkShape::kV ? text("use two stages per device, here ", 2 * ranks)
+                   shape == StageShape::kV ? text("use two stages per device, here ", 2 * ranks)
                                            : std::string("use as many stages on every device"));
   Chunks chunks{.ranks = static_cast<int>(ranks),
                 .chunks = static_cast<int>(stages / ranks),
@@ -45,11 +38,11 @@ Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_
                 .stages = std::vector<std::vector<StageId>>(ranks),
                 .devices = devices};
   for (const StageId stage : graph.stage_ids()) {
-    const size_t rank = rank_of(shape, stage.index(), ranks);
+    const size_t rank = ir::device_in_shape(shape, stage, ranks);
     if (graph.stages[stage].choice.devices[0] != devices[rank])
       return refused(
           policy, text("stage ", stage, " is not on the device of its turn"),
-          shape == ChunkShape::kV ? "place stage r and stage 2P-1-r on device r" : "place stage s on device s mod P");
+          shape == StageShape::kV ? "place stage r and stage 2P-1-r on device r" : "place stage s on device s mod P");
     chunks.stages[rank].push_back(stage);
   }
   return chunks;

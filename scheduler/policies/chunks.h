@@ -6,11 +6,6 @@
 
 namespace graphpipe::scheduler {
 
-enum class ChunkShape : uint8_t {
-  kLoop,  // stage s on rank s mod P
-  kV,     // two chunks: stage r and stage 2P-1-r on rank r
-};
-
 struct Chunks {
   int ranks = 0;
   int chunks = 0;  // per rank, v
@@ -24,8 +19,8 @@ struct Chunks {
 bool is_chain(const StageGraph& graph);
 
 /// Errors (kBadPlan): the stages are no chain, have replicas or unequal micro-batch sizes, a stage has no backward, or
-/// their devices do not follow the shape.
-Result<Chunks> chunks_of(const StageGraph& graph, ChunkShape shape, std::string_view policy);
+/// their devices do not follow the shape. Needs: kLoop or kV.
+Result<Chunks> chunks_of(const StageGraph& graph, ir::StageShape shape, std::string_view policy);
 
 /// The action of micro-batch number `index` on a stage with one replica.
 Action chunk_action(const StageGraph& graph, ActionOp op, StageId stage, int64_t index);

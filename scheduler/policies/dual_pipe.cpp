@@ -107,7 +107,7 @@ Result<Schedule> order_dualpipe(const PolicyRequest& request) {
 }
 
 Result<Schedule> order_dualpipev(const PolicyRequest& request) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kV, "dualpipev"));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kV, "dualpipev"));
   if (chunks.micro_batches < 2 * chunks.ranks)
     return refused("dualpipev", text(chunks.micro_batches, " micro-batches on ", chunks.ranks, " devices"),
                    "use at least two micro-batches per device");

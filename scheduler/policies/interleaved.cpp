@@ -47,7 +47,7 @@ Result<int64_t> group_size(const PolicyRequest& request, const Chunks& chunks, s
 template <typename WarmUp, typename Lag>
 Result<Schedule> order_in_groups(const PolicyRequest& request, std::string_view policy, bool split, WarmUp warm_up,
                                  Lag lag) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kLoop, policy));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kLoop, policy));
   GP_TRY(const int64_t group, group_size(request, chunks, policy));
   std::vector<std::vector<Action>> lists;
   for (int rank = 0; rank < chunks.ranks; ++rank) {
@@ -78,7 +78,7 @@ Result<Schedule> order_interleaved_zb(const PolicyRequest& request) {
 }
 
 Result<Schedule> order_looped_bfs(const PolicyRequest& request) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kLoop, "looped-bfs"));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kLoop, "looped-bfs"));
   std::vector<std::vector<Action>> lists;
   for (const std::vector<StageId>& stages : chunks.stages) {
     std::vector<Action>& list = lists.emplace_back();

@@ -119,7 +119,7 @@ class Tightener {
 }  // namespace
 
 Result<Schedule> order_v_1f1b(const PolicyRequest& request) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kV, "v-1f1b"));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kV, "v-1f1b"));
   return schedule_of_slots(request.graph, chunks, Tightener(chunks.ranks, chunks.micro_batches).run(),
                            ActionOp::kBackward, "v-1f1b");
 }

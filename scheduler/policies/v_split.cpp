@@ -168,7 +168,7 @@ std::vector<RankSlots> pulled_together(std::vector<RankSlots> ranks, bool with_w
 
 Result<Schedule> order_v_split(const PolicyRequest& request, VBlock (*block)(int64_t, int64_t),
                                std::string_view policy) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kV, policy));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kV, policy));
   std::vector<RankSlots> ranks(static_cast<size_t>(chunks.ranks), RankSlots(kCrossRankLanes));
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const VBlock first = block(chunks.ranks, static_cast<int64_t>(rank));

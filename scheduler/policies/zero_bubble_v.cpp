@@ -45,7 +45,7 @@ std::vector<Action> rank_list(const StageGraph& graph, const Chunks& chunks, int
 }  // namespace
 
 Result<Schedule> order_zb_v(const PolicyRequest& request) {
-  GP_TRY(const Chunks chunks, chunks_of(request.graph, ChunkShape::kV, "zb-v"));
+  GP_TRY(const Chunks chunks, chunks_of(request.graph, ir::StageShape::kV, "zb-v"));
   std::vector<std::vector<Action>> lists;
   for (int rank = 0; rank < chunks.ranks; ++rank) lists.push_back(rank_list(request.graph, chunks, rank));
   return schedule_of_ranks(chunks, std::move(lists), "zb-v");
