@@ -9,8 +9,9 @@ is measured where it is named, is four layers of 1024 x 1024, so that its all-re
 .deps/oracle/bin/python). A round measures
 the profile anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its
 own: so both sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the
-median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device
-(with momentum, which a plan for SGD leaves room for). A plan with more processes than cores is marked *, compared with the
+median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device.
+Steps are timed without momentum, as plans for SGD price them; memory is measured in a short run with it, which they
+leave room for. A plan with more processes than cores is marked *, compared with the
 plan's `step_on_cores` where it has one, and not counted in the last line. --realtime (as root)
 keeps other programs off the cores while something is measured.
 """
@@ -31,6 +32,7 @@ NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like"]  # without `wide`, w
 REPLICATED = ["dlrm", "gpt2_like", "wide"]
 BATCH = 8
 WIDTH, LAYERS = 1024, 4  # of `wide`
+FEW_STEPS = 20  # in which memory reaches its peak
 # Replicas of each stage, policy, micro-batch.
 PIPELINES = [("1+1", "kfkb", 2), ("1+1", "kfkb", 4), ("1+1", "gpipe", 2)]
 REPLICAS = [("2", "kfkb", 8), ("2", "kfkb", 4), ("3", "kfkb", 8), ("4", "kfkb", 8), ("2+1", "kfkb", 4), ("1+2", "kfkb", 4),
@@ -108,7 +110,7 @@ class Bench:
         return self.ask([verb, *self.model, "--devices", str(devices), "--plan", cut, "--policy", policy, "--profile",
                          profile, "-o", output])
 
-    def run(self, folder: str, ranks: int) -> dict:
+    def run(self, folder: str, ranks: int, steps: int, momentum: float) -> dict:
         port = free_port()
         cores = sorted(os.sched_getaffinity(0))
         environment = os.environ | {"GRAPHPIPE_SECRET": secrets.token_hex(32)}
@@ -122,7 +124,7 @@ class Bench:
             return subprocess.Popen(
                 [f"{folder}/build/device{rank}", "--folder", folder, "--rank", str(rank), "--world-size", str(ranks),
                  "--master-address", "127.0.0.1", "--master-port", str(port), "--transport", "shm", "--steps",
-                 str(self.arguments.steps), "--lr", "0.01", "--momentum", "0.9", "--data", str(self.source / "data"),
+                 str(steps), "--lr", "0.01", "--momentum", str(momentum), "--data", str(self.source / "data"),
                  "--json"],
                 stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=prepare)
 
@@ -160,9 +162,10 @@ def measure(arguments: argparse.Namespace, folder: str, name: str) -> list[tuple
             replicas = replicas_of(layout)
             cut = cut_of(bases[len(replicas)], layout, size, str(bench.folder / "cut.json"))
             plan = bench.plan(cut, sum(replicas), policy, profile, "compile", str(bench.folder / "out"))
-            result = bench.run(str(bench.folder / "out"), sum(replicas))
-            step = statistics.median(result["step_seconds"][arguments.steps // 10:])
-            memory = [p / m for p, m in zip(plan["peak_bytes"], result["peak_bytes"])]
+            out = str(bench.folder / "out")
+            step = statistics.median(bench.run(out, sum(replicas), arguments.steps, 0)["step_seconds"][arguments.steps // 10:])
+            peaks = bench.run(out, sum(replicas), FEW_STEPS, 0.9)["peak_bytes"]
+            memory = [p / m for p, m in zip(plan["peak_bytes"], peaks)]
             simulated = plan.get("step_on_cores", plan["simulated_step"])
             pairs[layout, policy, size].append((simulated, step, memory))
     rows = []

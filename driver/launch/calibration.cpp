@@ -148,7 +148,8 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
       has_link = read_numbers(words, {&link.latency.count, &per_byte});
       link.bandwidth = BytesPerSecond(1 / std::max(per_byte, 1e-13));
     } else if (kind == "runtime") {
-      has_runtime = read_numbers(words, {&costs.action.count, &costs.message.count, &costs.message_byte});
+      has_runtime =
+          read_numbers(words, {&costs.action.count, &costs.message.count, &costs.message_byte, &costs.add_byte});
     } else if (kind == "update" && words >> optimizer && optimizer == request.optimizer) {
       if (!read_numbers(words, {&costs.update_tensor.count, &costs.update_byte})) return std::nullopt;
       costs.products_apart = wire::optimizer_named(optimizer).orthogonalises;

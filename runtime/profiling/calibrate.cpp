@@ -49,11 +49,13 @@ void measure_runtime(Store* store, int32_t rank, bool may_spin) {
   const std::unique_ptr<Device> cpu = open_cpu();
   const double bare = rank == 0 ? measure_bare_item(*cpu, kMessageRounds) : 0;
   const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*cpu, bare, kMessageRounds) : MessageSeconds{};
+  double addition = 0;
   if (store != nullptr) {
     const MessageSeconds link = measure_link(*cpu, *store, rank, may_spin, bare, busy, kMessageRounds);
+    if (may_spin) addition = measure_additions_of_two(*cpu, *store, rank, may_spin, link, busy, kMessageRounds);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
   }
-  if (rank == 0) std::printf("runtime %.6e %.6e %.6e\n", bare / 4, busy.constant, busy.per_byte);
+  if (rank == 0) std::printf("runtime %.6e %.6e %.6e %.6e\n", bare / 4, busy.constant, busy.per_byte, addition);
 }
 
 void calibrate(const wire::RunOptions& options) {

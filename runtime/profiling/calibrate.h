@@ -13,7 +13,8 @@ namespace graphpipe::runtime {
 ///   kernels CONVOLUTION_FLOPS ATTENTION_FLOPS
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE
-///   runtime ACTION MESSAGE MESSAGE_BYTE
+///   runtime ACTION MESSAGE MESSAGE_BYTE ADD_BYTE
+/// ADD_BYTE is 0, for not measured, of one rank and where two share a core.
 /// With --folder, a generated one, it only measures the products of that folder (measure_products.h).
 int run_calibrate(int argc, char** argv);
 

@@ -29,7 +29,7 @@ struct ModelMeasurement {
   double update_tensor = 0, update_byte = 0;
 };
 /// At 1, 2, 4, ... samples and at the plan's batch. Before each, and before what follows them, it calls `meet`, so that
-/// processes that measure the same model do the same at the same time.
+/// processes that measure the same model do about the same at the same time.
 ModelMeasurement measure_model(const DeviceProgram& program, std::span<const MarkRow> marks, const Device& device,
                                const wire::RunOptions& options, const std::function<void()>& meet);
 
@@ -37,7 +37,7 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
-/// Steps of 32 items; the median counts, or the fastest if `fastest`.
+/// Steps, of 32 items where messages are measured; the median counts, or the fastest if `fastest`.
 struct MessageRounds {
   int warm_ups = 5, steps = 31;
   bool fastest = false;
@@ -53,5 +53,9 @@ MessageSeconds measure_link(const Device& device, Store& store, int32_t rank, bo
 
 /// Seconds per byte to add a chunk that has just arrived to one that was in memory (collectives/ring_all_reduce.h).
 double measure_additions(const Device& device);
+/// The same, in an all-reduce between this rank and the other of two, of more gradients than caches hold: what it takes
+/// beside its messages, which cost `link` and `busy`. Both ranks call it; only the first one's result is valid.
+double measure_additions_of_two(const Device& device, Store& store, int32_t rank, bool may_spin,
+                                const MessageSeconds& link, const MessageSeconds& busy, MessageRounds rounds = {});
 
 }  // namespace graphpipe::runtime

@@ -51,12 +51,12 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   const ModelMeasurement model = measure_model(program, marks, *device, options, meet);
   if (rank == 0) print_operators(model, marks);
   meet();
-  const double addition = measure_additions(*device);
-  meet();
+  double addition = store ? 0 : measure_additions(*device);
   const double bare = rank == 0 ? measure_bare_item(*device) : 0;
   const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*device, bare) : MessageSeconds{};
   if (store) {
     const MessageSeconds link = measure_link(*device, *store, rank, may_spin, bare, busy);
+    addition = measure_additions_of_two(*device, *store, rank, may_spin, link, busy);
     if (rank == 0) std::printf("link %.6e %.6e\n", link.constant, link.per_byte);
     // Rank 0 serves the store: it stays until the other rank needs nothing more.
     if (rank == 0) store->get("left");

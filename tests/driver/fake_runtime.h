@@ -16,7 +16,7 @@ namespace graphpipe::tests {
 inline constexpr const char* kCalibrationLines =
     "device 9.6e10 9e9 3e-6\\nkernels 8e10 4e10\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
     "1.25e-10\\n"
-    "runtime 3e-8 2e-7 2e-11\\n";
+    "runtime 3e-8 2e-7 2e-11 5e-11\\n";
 
 /// A runtime whose calibration program prints what it is told to and counts its starts, and a cache of its own.
 struct FakeRuntime {
