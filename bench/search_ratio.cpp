@@ -75,7 +75,7 @@ struct Case {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double most = argc > 1 ? std::atof(argv[1]) : 120;
+  const double max_seconds = argc > 1 ? std::atof(argv[1]) : 120;
   const Case cases[] = {{"mmt-2x1", tests::mmt(128, 2, 1), 8},  {"mmt-2x2", tests::mmt(128, 2, 2), 8},
                         {"mmt-2x4", tests::mmt(256, 2, 4), 16}, {"mmt-2x8", tests::mmt(256, 2, 8), 16},
                         {"mmt-3x1", tests::mmt(128, 3, 1), 8},  {"mmt-3x2", tests::mmt(128, 3, 2), 8},
@@ -88,8 +88,8 @@ int main(int argc, char** argv) {
     const ir::Cluster cluster = tests::summit(one.devices);
     const partitioner::PlanRequest request{.graph = &one.graph, .cluster = &cluster};
     const double graphpipe = ours("graphpipe", request), best = ours("auto", request);
-    const Search pipedream = over_downsets("pipedream", request, most);
-    const Search piper = over_downsets("piper", request, most);
+    const Search pipedream = over_downsets("pipedream", request, max_seconds);
+    const Search piper = over_downsets("piper", request, max_seconds);
     std::printf("%s %zu %d %.3f %.3f %s %s %s %s %s %s\n", one.name.c_str(), one.graph.nodes.size(), one.devices,
                 graphpipe, best, pipedream.shown().c_str(), piper.shown().c_str(), pipedream.over(graphpipe).c_str(),
                 piper.over(graphpipe).c_str(), pipedream.over(best).c_str(), piper.over(best).c_str());

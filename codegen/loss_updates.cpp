@@ -35,16 +35,16 @@ Ranges loss_updates(ir::StageId loss_stage, const ir::Schedule& schedule) {
       if (row.op == wire::ActionOp::kStep && row.replica == 0) updates[row.stage].push_back(row.range);
       if (row.op == wire::ActionOp::kForward && is_of(loss_stage, row.stage)) items.push_back(row.range);
     }
-  Ranges most;
+  Ranges chosen;
   for (const auto& [stage, ranges] : updates) {
     if (is_of(loss_stage, stage)) {
-      most = ranges;
+      chosen = ranges;
       break;
     }
-    if (ranges.size() > most.size()) most = ranges;
+    if (ranges.size() > chosen.size()) chosen = ranges;
   }
-  most = join_across(std::move(most), items);
-  return most.size() > 1 ? most : Ranges();
+  chosen = join_across(std::move(chosen), items);
+  return chosen.size() > 1 ? chosen : Ranges();
 }
 
 }  // namespace graphpipe::codegen

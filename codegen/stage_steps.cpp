@@ -108,6 +108,7 @@ class StepCollector {
 
   /// Runs each weight-gradient step as soon as its operands are ready, right after the input gradients that compute
   /// them: tensors that both read are then released sooner.
+  /// Example: I2 makes the gradient that I1 and W1 read, W2 reads the one that enters the stage: W2, I2, W1, I1.
   void join_backward() {
     IdSet<ValueId> to_come(graph_.value_count());
     for (const std::vector<Step>* steps : {&steps_.input_gradient, &steps_.weight_gradient})

@@ -19,8 +19,8 @@ using ir::StageId;
 /// Tolerance for rounding errors: a ratio that should be an integer may come out slightly larger. Far below one sample.
 constexpr double kSlack = 1e-7;
 
-int64_t ceil_samples(double samples, int64_t most) {
-  if (!(samples < static_cast<double>(most))) return most;
+int64_t ceil_samples(double samples, int64_t limit) {
+  if (!(samples < static_cast<double>(limit))) return limit;
   return static_cast<int64_t>(std::ceil(samples - kSlack));
 }
 
@@ -29,19 +29,19 @@ int64_t ceil_samples(double samples, int64_t most) {
 InFlightDemand in_flight_demand(const InFlightStage& stage, std::span<const InFlightDemand> readers, double period,
                                 int64_t batch) {
   const int64_t round = stage.round();
-  const int64_t most = round_up(batch, stage.micro_batch);
+  const int64_t max_samples = round_up(batch, stage.micro_batch);
   const double own = static_cast<double>(round) * stage.seconds_per_sample / period;
   double reach = 0;
-  int64_t least = round;
+  int64_t min_samples = round;
   for (const InFlightDemand& reader : readers) {
     const double wait = static_cast<double>(std::max<int64_t>(0, reader.round - round));
     reach = std::max(reach, own + wait + stage.hop_seconds / period + reader.turnaround);
-    least = std::max(least, reader.samples + round - std::gcd(round, reader.round));
+    min_samples = std::max(min_samples, reader.samples + round - std::gcd(round, reader.round));
   }
   InFlightDemand demand;
   demand.round = round;
-  demand.samples = round_up(std::max(least, ceil_samples(reach, most)), stage.micro_batch);
-  demand.samples = std::min(demand.samples, most);
+  demand.samples = round_up(std::max(min_samples, ceil_samples(reach, max_samples)), stage.micro_batch);
+  demand.samples = std::min(demand.samples, max_samples);
   demand.turnaround = std::max(static_cast<double>(demand.samples - round) + own, reach);
   return demand;
 }
@@ -91,12 +91,12 @@ InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) 
   double slowest = 0;
   for (StageId stage : graph.stage_ids()) slowest += costs[stage].item() + costs[stage].hop_down + costs[stage].hop_up;
   slowest = std::max(slowest * static_cast<double>(graph.batch.count), fastest);
-  InFlightPlan least = at(kInfinity);
-  least.period = slowest;
-  if (!least.fits) return least;
+  InFlightPlan fewest = at(kInfinity);
+  fewest.period = slowest;
+  if (!fewest.fits) return fewest;
   constexpr double kPrecision = 1e-3;
   double low = fastest, high = slowest;
-  best = std::move(least);
+  best = std::move(fewest);
   while (high > low * (1 + kPrecision)) {
     const double middle = std::sqrt(low * high);
     InFlightPlan attempt = at(middle);

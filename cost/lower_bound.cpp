@@ -108,10 +108,10 @@ double per_sample(const ir::PassSeconds& seconds, Samples item) {
   return seconds.total(item) / static_cast<double>(item.count);
 }
 
-double cheapest_of(const ir::PassSeconds& seconds, Samples most) {
-  double least = per_sample(seconds, most);
-  for (int64_t n = 1; n < most.count; n *= 2) least = std::min(least, per_sample(seconds, Samples(n)));
-  return least;
+double cheapest_of(const ir::PassSeconds& seconds, Samples max_item) {
+  double cheapest = per_sample(seconds, max_item);
+  for (int64_t n = 1; n < max_item.count; n *= 2) cheapest = std::min(cheapest, per_sample(seconds, Samples(n)));
+  return cheapest;
 }
 
 /// The same for a node of a graph: one that works on the whole batch only has that item size.
@@ -121,9 +121,9 @@ double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node, const i
 
 double cheapest_in(const ir::PlanGraph& graph, const ir::PlanNode& node) {
   if (node.by_kind.empty()) return cheapest_in(graph, node, static_cast<const ir::PassSeconds&>(node));
-  double least = kInfinity;
-  for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_in(graph, node, seconds));
-  return least;
+  double cheapest = kInfinity;
+  for (const ir::PassSeconds& seconds : node.by_kind) cheapest = std::min(cheapest, cheapest_in(graph, node, seconds));
+  return cheapest;
 }
 
 /// The number of devices of each kind.
@@ -146,11 +146,11 @@ double shared_work(const ir::PlanGraph& graph, const std::vector<double>& count)
   double weights = 0, work = 0;
   for (size_t kind = 0; kind < count.size(); ++kind) weights += count[kind] / std::max(all[kind], kMinSeconds);
   for (const ir::PlanNode& node : graph.nodes) {
-    double least = kInfinity;
+    double cheapest = kInfinity;
     for (size_t kind = 0; kind < count.size(); ++kind)
       if (count[kind] > 0)
-        least = std::min(least, cheapest_in(graph, node, node.by_kind[kind]) / std::max(all[kind], kMinSeconds));
-    work += least;
+        cheapest = std::min(cheapest, cheapest_in(graph, node, node.by_kind[kind]) / std::max(all[kind], kMinSeconds));
+    work += cheapest;
   }
   return work / weights;
 }
@@ -169,26 +169,26 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
 
 }  // namespace
 
-double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most) {
-  if (node.by_kind.empty()) return cheapest_of(node, most);
-  double least = kInfinity;
-  for (const ir::PassSeconds& seconds : node.by_kind) least = std::min(least, cheapest_of(seconds, most));
-  return least;
+double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples max_item) {
+  if (node.by_kind.empty()) return cheapest_of(node, max_item);
+  double cheapest = kInfinity;
+  for (const ir::PassSeconds& seconds : node.by_kind) cheapest = std::min(cheapest, cheapest_of(seconds, max_item));
+  return cheapest;
 }
 
-double min_work(const ir::PlanGraph& graph, Samples most) {
+double min_work(const ir::PlanGraph& graph, Samples max_micro_batch) {
   // Any node may be in a stage that works on the whole batch.
   const bool may_be_whole = graph.has_batch_scope();
   double seconds = 0;
   for (const ir::PlanNode& node : graph.nodes) {
-    double least = kInfinity;
-    if (node.scope != ir::SampleScope::kBatch) least = cheapest_seconds_per_sample(node, most);
+    double cheapest = kInfinity;
+    if (node.scope != ir::SampleScope::kBatch) cheapest = cheapest_seconds_per_sample(node, max_micro_batch);
     if (may_be_whole) {
-      const auto whole = [&](const ir::PassSeconds& on) { least = std::min(least, per_sample(on, graph.batch)); };
+      const auto whole = [&](const ir::PassSeconds& on) { cheapest = std::min(cheapest, per_sample(on, graph.batch)); };
       if (node.by_kind.empty()) whole(node);
       for (const ir::PassSeconds& on_kind : node.by_kind) whole(on_kind);
     }
-    seconds += least;
+    seconds += cheapest;
   }
   return seconds * static_cast<double>(graph.batch.count);
 }

@@ -33,13 +33,13 @@ struct PlanBound {
 };
 PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster);
 
-/// The minimum seconds of F + I + W per sample over item sizes 1 to `most`: powers of two, and `most` itself; on the
-/// fastest kind of device.
-double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples most);
+/// The minimum seconds of F + I + W per sample over item sizes 1 to `max_item`: powers of two, and `max_item` itself;
+/// on the fastest kind of device.
+double cheapest_seconds_per_sample(const ir::PlanNode& node, Samples max_item);
 
-/// A lower bound on the total seconds that all devices work in a step, in any plan with micro-batches of at most `most`
-/// samples (the whole batch for nodes that need it).
-double min_work(const ir::PlanGraph& graph, Samples most);
+/// A lower bound on the total seconds that all devices work in a step, in any plan with micro-batches of at most
+/// `max_micro_batch` samples (the whole batch for nodes that need it).
+double min_work(const ir::PlanGraph& graph, Samples max_micro_batch);
 
 /// Bytes that every plan holds, whatever its stages, micro-batches and order: weights and buffers, and for trained ones
 /// a gradient and the optimizer state, each on at least one device.

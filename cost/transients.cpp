@@ -44,10 +44,10 @@ class Sweep {
     const auto* entry = ops::find_op(graph_.node(id).op);
     std::vector<ir::SampleFunction::Point> points;
     // The function must be monotone: if a kernel needs less for more samples, the largest need so far counts.
-    double most = 0;
+    double largest = 0;
     for (const int64_t samples : price_points(batch_)) {
-      most = std::max(most, ops::work_of(*entry, view, Samples(samples)).scratch);
-      points.push_back({static_cast<double>(samples), most});
+      largest = std::max(largest, ops::work_of(*entry, view, Samples(samples)).scratch);
+      points.push_back({static_cast<double>(samples), largest});
     }
     return line_or_table(std::move(points));
   }

@@ -18,8 +18,8 @@ constexpr double kMaxMemory = 0x1p52;
 constexpr double kMaxPerSecond = 1e24;
 constexpr double kMaxLatency = 1e6;
 
-void need_positive(FieldProblems& problems, const std::string& path, double number, double most) {
-  if (!(number > 0 && number <= most)) problems.add(path, "must be above 0 and at most ", most, ", is ", number);
+void need_positive(FieldProblems& problems, const std::string& path, double number, double limit) {
+  if (!(number > 0 && number <= limit)) problems.add(path, "must be above 0 and at most ", limit, ", is ", number);
 }
 
 ir::Device device_of(const schema::Device& device, const std::string& path, FieldProblems& problems) {

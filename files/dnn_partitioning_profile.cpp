@@ -44,9 +44,9 @@ class DnnEvents {
 
  private:
   template <typename Item>
-  static std::string start(const JsonEvent& event, std::vector<Item>& items, size_t most) {
+  static std::string start(const JsonEvent& event, std::vector<Item>& items, size_t max_items) {
     if (event.path.size() == 1) return need_kind(event, JsonKind::kArray);
-    if (items.size() == most) return text("more than ", most, " items");
+    if (items.size() == max_items) return text("more than ", max_items, " items");
     items.emplace_back();
     return need_kind(event, JsonKind::kObject);
   }

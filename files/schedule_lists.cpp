@@ -34,15 +34,15 @@ Result<std::vector<ir::Action>> parse_program(const json& list, size_t device) {
   return actions;
 }
 
-/// A list of numbers from 0 to `most`; none where there is no such member.
-Result<std::vector<int64_t>> numbers_member(const json& object, const char* name, int64_t most) {
+/// A list of numbers from 0 to `max_value`; none where there is no such member.
+Result<std::vector<int64_t>> numbers_member(const json& object, const char* name, int64_t max_value) {
   std::vector<int64_t> numbers;
   const auto list = object.find(name);
   if (list == object.end()) return numbers;
   if (!list->is_array()) return malformed(text(name, ": must be a list"));
   for (const json& number : *list) {
     const int64_t value = number.is_number_integer() ? number.get<int64_t>() : -1;
-    if (value < 0 || value > most) return malformed(text(name, ": must hold numbers from 0 to ", most));
+    if (value < 0 || value > max_value) return malformed(text(name, ": must hold numbers from 0 to ", max_value));
     numbers.push_back(value);
   }
   return numbers;

@@ -18,8 +18,8 @@ class UnsignedArithmetic {
     // -2^63 as a product of factors that a Full of integers accepts.
     GP_TRY(const ValueId low, context_.scalar(0x1p32, DType::kInt64));
     GP_TRY(const ValueId high, context_.scalar(-0x1p31, DType::kInt64));
-    GP_TRY(least_, make("Mul", {low, high}));
-    GP_TRY(largest_, make("BitwiseNot", {least_}));
+    GP_TRY(smallest_, make("Mul", {low, high}));
+    GP_TRY(largest_, make("BitwiseNot", {smallest_}));
     return Ok{};
   }
 
@@ -63,14 +63,14 @@ class UnsignedArithmetic {
     return make("BitwiseAnd", {half, largest_});
   }
   Result<ValueId> one_unless_below(ValueId a, ValueId b) {
-    GP_TRY(const ValueId moved_a, make("Add", {a, least_}));
-    GP_TRY(const ValueId moved_b, make("Add", {b, least_}));
+    GP_TRY(const ValueId moved_a, make("Add", {a, smallest_}));
+    GP_TRY(const ValueId moved_b, make("Add", {b, smallest_}));
     GP_TRY(const ValueId below, make("Less", {moved_a, moved_b}));
     return make("Where", {below, zero_, one_});
   }
 
   NodeContext& context_;
-  ValueId zero_, one_, least_, largest_;
+  ValueId zero_, one_, smallest_, largest_;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ struct MemoryEvent {
 /// What one function does, beside what the device holds when it starts.
 struct FunctionMemory {
   /// The most that it holds at any time.
-  Bytes most;
+  Bytes peak;
   /// What it leaves; negative where it frees more than it makes.
   Bytes left;
   /// One after the other; what takes no bytes is left out.

@@ -84,9 +84,9 @@ SampleFunction SampleFunction::larger(const SampleFunction& a, const SampleFunct
   if (!a.is_table() && !b.is_table())
     return polynomial(std::max(a.constant_, b.constant_), std::max(a.linear_, b.linear_),
                       std::max(a.quadratic_, b.quadratic_));
-  std::vector<Point> most = merged_points(a, b);
-  for (Point& point : most) point.value = std::max(a.at(point.samples), b.at(point.samples));
-  return table(std::move(most));
+  std::vector<Point> points = merged_points(a, b);
+  for (Point& point : points) point.value = std::max(a.at(point.samples), b.at(point.samples));
+  return table(std::move(points));
 }
 
 }  // namespace graphpipe::ir

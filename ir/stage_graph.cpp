@@ -408,9 +408,9 @@ int64_t micro_batch_count(const StageGraph& graph, StageId stage) {
 }
 
 int64_t max_micro_batches(const StageGraph& graph) {
-  int64_t most = 0;
-  for (const StageId stage : graph.stage_ids()) most = std::max(most, micro_batch_count(graph, stage));
-  return most;
+  int64_t largest = 0;
+  for (const StageId stage : graph.stage_ids()) largest = std::max(largest, micro_batch_count(graph, stage));
+  return largest;
 }
 
 SampleRange item_range(const StageGraph& graph, StageId stage, int64_t index, int replica) {

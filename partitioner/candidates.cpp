@@ -213,10 +213,10 @@ void Candidates::absorb(Candidates other) {
   for (PlanCandidate& candidate : other.found_) keep(std::move(candidate));
 }
 
-std::vector<PlanCandidate> Candidates::best(size_t most) const {
+std::vector<PlanCandidate> Candidates::best(size_t limit) const {
   std::vector<size_t> order(found_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(limit, order.size()));
   std::partial_sort(order.begin(), middle, order.end(), [&](size_t a, size_t b) {
     return is_better(found_[a], found_[b]) || (!is_better(found_[b], found_[a]) && a < b);
   });
@@ -229,20 +229,20 @@ double Candidates::min_step() const {
   return at_step_.empty() ? std::numeric_limits<double>::infinity() : at_step_.begin()->first;
 }
 
-void Candidates::drop_all_but(size_t most) {
-  if (found_.size() <= most) return;
-  std::vector<PlanCandidate> kept = best(most);
-  const auto least = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
-  if (least->objective < std::ranges::min(kept, {}, &PlanCandidate::objective).objective) kept.push_back(*least);
+void Candidates::drop_all_but(size_t limit) {
+  if (found_.size() <= limit) return;
+  std::vector<PlanCandidate> kept = best(limit);
+  const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
+  if (smallest->objective < std::ranges::min(kept, {}, &PlanCandidate::objective).objective) kept.push_back(*smallest);
   found_.clear();
   at_step_.clear();
   for (PlanCandidate& candidate : kept) keep(std::move(candidate));
 }
 
 double Candidates::min_objective() const {
-  double least = kInfinity;
-  for (const PlanCandidate& candidate : found_) least = std::min(least, candidate.objective);
-  return least;
+  double smallest = kInfinity;
+  for (const PlanCandidate& candidate : found_) smallest = std::min(smallest, candidate.objective);
+  return smallest;
 }
 
 void Candidates::refuse(const ir::Assignment& assignment) {
@@ -255,14 +255,12 @@ void Candidates::refuse(const ir::Assignment& assignment) {
 /// with its step. Needs: sorted.
 bool Candidates::simulate_best() {
   std::vector<PlanCandidate> simulated;
-  const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
-    return a.objective < b.objective;
-  });
+  const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
   double items = 0, known_step = request_.known_step;
   bool is_complete = true;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
     const bool enough = simulated.size() >= kMaxSimulated || (!simulated.empty() && items > kMaxSimulatedItems);
-    if (enough && (candidate != least || items > kMaxSimulatedItems)) continue;
+    if (enough && (candidate != smallest || items > kMaxSimulatedItems)) continue;
     if (!may_beat(request_, candidate->assignment, known_step)) continue;
     const bool is_cancelled = request_.cancel != nullptr && request_.cancel->load();
     if (!simulated.empty() && (is_cancelled || watch_.seconds() > request_.time_limit)) {
@@ -303,14 +301,12 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
                                   : "ask for other stages, replicas or micro-batches, or for more devices"};
   }
   std::stable_sort(found_.begin(), found_.end(), is_better);
-  const auto least = std::min_element(found_.begin(), found_.end(), [](const PlanCandidate& a, const PlanCandidate& b) {
-    return a.objective < b.objective;
-  });
+  const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
   PlanAnswer answer;
   answer.bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
-  answer.objective = least->objective;
+  answer.objective = smallest->objective;
   if (found_.size() > kMaxReturned) {
-    if (least - found_.begin() >= static_cast<std::ptrdiff_t>(kMaxReturned)) found_[kMaxReturned - 1] = *least;
+    if (smallest - found_.begin() >= static_cast<std::ptrdiff_t>(kMaxReturned)) found_[kMaxReturned - 1] = *smallest;
     found_.resize(kMaxReturned);
   }
   answer.candidates = std::move(found_);

@@ -68,12 +68,12 @@ class Candidates {
   /// Only why the other search found nothing more.
   void absorb_refusals(const Candidates& other);
   /// The best by cost::iteration_time, at most so many.
-  std::vector<PlanCandidate> best(size_t most) const;
+  std::vector<PlanCandidate> best(size_t limit) const;
   /// Of any of them; infinity where there is none.
   double min_step() const;
   double min_objective() const;
-  /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `most` above 0.
-  void drop_all_but(size_t most);
+  /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `limit` above 0.
+  void drop_all_but(size_t limit);
 
   /// The best few, and the one with the smallest objective.
   /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.

@@ -245,11 +245,11 @@ class Checker {
       for (size_t stage = stages(); stage-- > 0;) {
         const int64_t before = samples[stage];
         const int64_t size = choice(stage).micro_batch.count;
-        int64_t least = round(stage);
+        int64_t min_samples = round(stage);
         for (size_t below : next[stage])
-          least = std::max(least, samples[below] + round(stage) - std::gcd(round(stage), round(below)));
-        const int64_t most = (graph_.batch.count + size - 1) / size * size;
-        samples[stage] = std::min((least + size - 1) / size * size, most);
+          min_samples = std::max(min_samples, samples[below] + round(stage) - std::gcd(round(stage), round(below)));
+        const int64_t max_samples = (graph_.batch.count + size - 1) / size * size;
+        samples[stage] = std::min((min_samples + size - 1) / size * size, max_samples);
         changed = changed || samples[stage] != before;
       }
     }
@@ -351,11 +351,12 @@ class Checker {
 
   /// The same on the slowest device of each stage.
   std::vector<double> work() const {
-    size_t most = 1;
-    for (size_t stage = 0; stage < stages(); ++stage) most = std::max(most, choice(stage).devices.size());
-    if (graph_.kind_of_device.empty()) most = 1;
+    size_t max_replicas = 1;
+    for (size_t stage = 0; stage < stages(); ++stage)
+      max_replicas = std::max(max_replicas, choice(stage).devices.size());
+    if (graph_.kind_of_device.empty()) max_replicas = 1;
     std::vector<double> slowest(stages(), 0);
-    for (size_t replica = 0; replica < most; ++replica) {
+    for (size_t replica = 0; replica < max_replicas; ++replica) {
       std::vector<size_t> devices;
       for (size_t stage = 0; stage < stages(); ++stage)
         devices.push_back(choice(stage).devices[std::min(replica, choice(stage).devices.size() - 1)].index());

@@ -42,7 +42,7 @@ const std::vector<PlannerEntry> kPlanners = {
      .traits = {.asked_on_parts = true}},
     {kEqualSplit,
      "as many runs of equal work as there are devices, no replicas; of a profile equal runs of the repeated layers, "
-     "the same replicas and recomputation everywhere, in Piper's terms",
+     "the same replicas and recomputation everywhere, by Piper's cost model",
      plan_equal_split,
      AskedByAuto::kFirst,
      piper_quirks(),

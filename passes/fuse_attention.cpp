@@ -84,10 +84,10 @@ class AttentionFusion {
   /// Whether the value marks the rows that are fully masked: those whose maximum is -infinity.
   bool is_hidden_by(ValueId value, ValueId mask) const {
     const Node* is_hidden = parts_.made_by(value, "Equal");
-    const Node* most = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
-    if (most == nullptr || !mask.valid() || most->inputs[0] != mask) return false;
+    const Node* row_max = is_hidden != nullptr ? parts_.made_by(is_hidden->inputs[0], "ReduceMax") : nullptr;
+    if (row_max == nullptr || !mask.valid() || row_max->inputs[0] != mask) return false;
     const std::optional<double> hidden = parts_.constant(is_hidden->inputs[1]);
-    const std::vector<int64_t> axes = most->attributes.get_ints("axes");
+    const std::vector<int64_t> axes = row_max->attributes.get_ints("axes");
     const auto rank = static_cast<int64_t>(shape(mask).size());
     return hidden && std::isinf(*hidden) && *hidden < 0 && axes.size() == 1 && (axes[0] == -1 || axes[0] == rank - 1);
   }

@@ -116,15 +116,15 @@ Result<OrderedBatches> order_batches(const StageGraph& stages, const ir::Cluster
                                      int64_t drain_every) {
   const Policy* policy = find_policy(options.policy);
   const bool is_asynchronous = policy != nullptr && policy->asynchronous;
-  const int64_t most = !is_asynchronous ? 1 : drain_every > 0 ? drain_every : usual_drain_every(stages);
-  GP_TRY_VOID(check_length(stages, most));
+  const int64_t max_batches = !is_asynchronous ? 1 : drain_every > 0 ? drain_every : usual_drain_every(stages);
+  GP_TRY_VOID(check_length(stages, max_batches));
   // The more batches between two drains, the more weight versions and samples are in flight.
-  int64_t batches = most;
+  int64_t batches = max_batches;
   Result<OrderedBatches> best = order_so_many(stages, cluster, options, batches);
   while (!best && drain_every == 0 && batches > 1 && options.choices.update == Samples(0))
     best = order_so_many(stages, cluster, options, batches /= 2);
-  if (!is_asynchronous || !options.in_flight.empty() || (best && batches == most)) return best;
-  Result<OrderedBatches> throttled = order_throttled(stages, cluster, *policy, options, most);
+  if (!is_asynchronous || !options.in_flight.empty() || (best && batches == max_batches)) return best;
+  Result<OrderedBatches> throttled = order_throttled(stages, cluster, *policy, options, max_batches);
   if (throttled && (!best || throttled->built.step_seconds() < best->built.step_seconds())) return throttled;
   return best;
 }

@@ -68,6 +68,8 @@ inline constexpr double kMemoryLimitedShare = 0.5, kMemoryBoundSlack = 1.25;
 /// The same; where memory may limit what is in flight, by the bounds that orders are made by, also an order without
 /// that limit, or, if that does not fit the devices, with a little more memory: the faster one of those that fit by
 /// `options.memory`, whose items may be counted exactly.
+/// Example: devices have 10 GiB; a micro-batch in flight is bounded by 3 GiB and takes 2.4. By the bound three are in
+/// flight. Without a limit five would be, 12 GiB, too much; within 1.25 * 10 GiB four are, 9.6 GiB, which fits.
 Result<OrderedBatches> order_within_memory(const StageGraph& stages, const ir::Cluster& cluster,
                                            const BuildOptions& options, int64_t drain_every);
 

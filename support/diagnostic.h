@@ -23,7 +23,7 @@ enum class Code {
   kLimitExceeded,    // larger or deeper than the limit that guards against hostile files
   kUnsafePath,       // a path in a file leaves its folder
   kBadModel,         // valid format, but not a valid ONNX model
-  kUnsupportedOp,    // an operator, or a form of it, that has no row in the dictionary
+  kUnsupportedOp,    // an operator, or a form of it, that has no entry in the dictionary
   kUnsupportedType,  // an element type outside the supported ones
   kUnresolvedShape,  // a shape depends on data or on an unbound symbol
   kBatchNotFound,    // no batch axis, or a constant that bakes it in

@@ -1,5 +1,8 @@
 #pragma once
 // First-fit: buffers one after the other, each at the lowest offset where it lies between those before it.
+//
+// Example: X of 1 byte in sections [0, 2), Y of 1 in [1, 3), Z of 2 in [2, 3). In the order X, Y, Z they lie at 0, 1
+// and 2: height 4. Z sticks out and comes first: in the order Z, X, Y they lie at 0, 0 and 2, height 3.
 
 #include "support/section_buffer.h"
 

@@ -27,24 +27,25 @@ struct Strategy {
   std::vector<double> weights;
 };
 
-/// The least of some values and the second least, with the owner of the least: the least without any one of them.
-struct LeastTwo {
-  int64_t least = kNever, second = kNever;
+/// The smallest of some values and the second smallest, with the owner of the smallest: the smallest without any one of
+/// them.
+struct SmallestTwo {
+  int64_t smallest = kNever, second = kNever;
   int owner = -1;
   void add(int64_t value, int index) {
-    if (value < least) {
-      second = std::exchange(least, value);
+    if (value < smallest) {
+      second = std::exchange(smallest, value);
       owner = index;
     } else {
       second = std::min(second, value);
     }
   }
-  int64_t without(int index) const { return owner == index ? second : least; }
+  int64_t without(int index) const { return owner == index ? second : smallest; }
 };
 
 /// What the open buffers of a section say of it.
 struct Section {
-  LeastTwo starts, ends;  // of buffers at their lowest
+  SmallestTwo starts, ends;  // of buffers at their lowest
   int64_t load = 0;
   int64_t bound = 0;  // of the height
   int choices = 0;    // buffers that can start at the floor
@@ -210,11 +211,11 @@ class OffsetSearch {
 
   double rating(int s) {
     const Section& here = section(s);
-    const bool can_stay_empty = here.starts.least + here.load < capacity_;
+    const bool can_stay_empty = here.starts.smallest + here.load < capacity_;
     const double choices = (here.choices + (can_stay_empty ? 1 : 0)) / weight(s);
     // Choices per weight lie below a thousand where it matters.
     if (strategy_->choice == SectionChoice::kLowestFloor)
-      return static_cast<double>(here.starts.least) * 1000 + choices;
+      return static_cast<double>(here.starts.smallest) * 1000 + choices;
     if (strategy_->choice == SectionChoice::kMinSlack)
       return static_cast<double>(capacity_ - here.bound) * 1000 + choices;
     return choices;
@@ -222,7 +223,7 @@ class OffsetSearch {
 
   /// The section of a valley that is rated lowest.
   int choose_section(const Open& open) {
-    for_sections(open, [&](Section& s, int index) { s.choices += can_start_at(index, s.starts.least); });
+    for_sections(open, [&](Section& s, int index) { s.choices += can_start_at(index, s.starts.smallest); });
     int first = std::numeric_limits<int>::max(), end = 0;
     for (const int index : open) {
       first = std::min(first, buffer(index).first);
@@ -231,10 +232,10 @@ class OffsetSearch {
     int best = -1;
     double lowest_rating = std::numeric_limits<double>::infinity();
     for (int begin = first, stop = first; begin < end; begin = stop) {
-      const int64_t floor = section(begin).starts.least;
-      while (stop < end && section(stop).starts.least == floor) ++stop;
-      const bool higher_before = begin == first || section(begin - 1).starts.least > floor;
-      const bool higher_after = stop == end || section(stop).starts.least > floor;
+      const int64_t floor = section(begin).starts.smallest;
+      while (stop < end && section(stop).starts.smallest == floor) ++stop;
+      const bool higher_before = begin == first || section(begin - 1).starts.smallest > floor;
+      const bool higher_after = stop == end || section(stop).starts.smallest > floor;
       if (!higher_before || !higher_after) continue;
       for (int s = begin; s < stop; ++s) {
         const double its_rating = rating(s);
@@ -297,7 +298,7 @@ class OffsetSearch {
     const uint64_t hash = hash_of(open);
     if (failed_.contains(hash)) return SearchEnd::kNone;
     const int s = choose_section(open);
-    const int64_t floor = section(s).starts.least;
+    const int64_t floor = section(s).starts.smallest;
     const bool can_stay_empty = floor + section(s).load < capacity_;
     std::vector<State> before;
     before.reserve(open.size());

@@ -17,6 +17,10 @@
 // Sections gain weight by failures, and heavy ones are branched on first (as constraints in Boussemart et al.,
 // "Boosting systematic search by weighting constraints", ECAI 2004); several strategies take turns, with limits that
 // double.
+//
+// Example: A of 2 bytes in sections [0, 2), B of 3 in [1, 3), C of 2 in [2, 3), capacity 5. A at the floor of section 0
+// raises B to 2, so section 2 is a valley in which C alone can start at 0; B stays at 2. Within 4 nothing is tried: A
+// and B exceed it in section 1.
 
 #include "support/section_buffer.h"
 

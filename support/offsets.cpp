@@ -65,8 +65,8 @@ int64_t bytes_needed(const std::vector<SectionBuffer>& buffers) {
   std::vector<int64_t> spared(needed.size(), 0);
   for (size_t i = 0; i < buffers.size(); ++i)
     for (int s = buffers[i].first; s < buffers[i].end; ++s) {
-      int64_t& most = spared[static_cast<size_t>(s)];
-      most = std::max(most, padded[i].size - buffers[i].size);
+      int64_t& largest = spared[static_cast<size_t>(s)];
+      largest = std::max(largest, padded[i].size - buffers[i].size);
     }
   for (size_t s = 0; s < needed.size(); ++s) needed[s] -= spared[s];
   return std::ranges::max(needed);

@@ -10,6 +10,9 @@
 // down; time is cut into sections whose floors and loads bound the height; what could still slip beneath everything
 // that remains is dominated; buffers are tried by total, width and area. What is branched on differs, see
 // offset_search.h.
+//
+// Example: buffers of 2 bytes in [0, 2), 3 in [1, 3) and 2 in [2, 4). Five bytes live at once, so no height is smaller;
+// first-fit reaches it with the second at 0 and the two others, which never meet, both at 3.
 
 #include <cstdint>
 #include <optional>

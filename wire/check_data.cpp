@@ -147,8 +147,8 @@ Status check_array(const DataEntry& entry, const DataArray& array) {
   const size_t from = entry.has_samples() ? 1 : 0;
   bool same_rest = array.dims.size() == entry.dims.size();
   for (size_t axis = from; same_rest && axis < entry.dims.size(); ++axis) {
-    const int64_t found = array.dims[axis], most = entry.dims[axis];
-    same_rest = found == most || (!entry.fill.empty() && found > 0 && found < most);
+    const int64_t found = array.dims[axis], declared = entry.dims[axis];
+    same_rest = found == declared || (!entry.fill.empty() && found > 0 && found < declared);
   }
   const bool has_samples =
       !entry.has_samples() || (!array.dims.empty() && array.dims[0] > 0 && array.dims[0] % entry.dims[0] == 0);

@@ -38,8 +38,8 @@ std::string shown(std::string_view word) { return "'" + Terminal::encode_text(wo
 
 void print_overview() {
   std::cout << kWhatItIs << "\n\nusage: graphpipe VERB [flags]\n\n";
-  for (const CommandEntry& row : all_commands())
-    std::cout << "  " << row.name << std::string(12 - row.name.size(), ' ') << row.summary << "\n";
+  for (const CommandEntry& entry : all_commands())
+    std::cout << "  " << entry.name << std::string(12 - entry.name.size(), ' ') << entry.summary << "\n";
   std::cout << "\n`graphpipe VERB --help` lists a verb's flags with an example; "
                "`graphpipe --version` names the build.\n"
                "Exit codes:";
@@ -91,19 +91,19 @@ Status add_words_of_config(const CLI::App& app, const Options& options, std::vec
   return Ok{};
 }
 
-Diagnostic wrong_word(const CommandEntry& row, const std::string& message) {
-  return {.code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(row.name) + " --help`"};
+Diagnostic wrong_word(const CommandEntry& entry, const std::string& message) {
+  return {.code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(entry.name) + " --help`"};
 }
 
 // Reads the words of a verb, and those of its config file, into the options of the app. Lets CLI::CallForHelp pass.
-Status read_words(CLI::App& app, const CommandEntry& row, std::vector<std::string> words, Options& options) {
+Status read_words(CLI::App& app, const CommandEntry& entry, std::vector<std::string> words, Options& options) {
   const std::vector<std::string> known = long_flags(app);
   for (std::string& word : words) {
     if (!word.starts_with("--") || word.size() == 2) continue;
     const std::string flag = word.substr(0, normalise_flag(word));
     const std::string name = word.substr(0, flag.size());
     if (std::ranges::find(known, name) == known.end())
-      return wrong_word(row, "unknown flag " + shown(flag) + suggestion(name, known));
+      return wrong_word(entry, "unknown flag " + shown(flag) + suggestion(name, known));
   }
   GP_TRY_VOID(add_words_of_config(app, options, words));
   std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back
@@ -112,28 +112,29 @@ Status read_words(CLI::App& app, const CommandEntry& row, std::vector<std::strin
   } catch (const CLI::CallForHelp&) {
     throw;
   } catch (const CLI::ParseError& error) {
-    return wrong_word(row, Terminal::encode_text(error.what()).str());
+    return wrong_word(entry, Terminal::encode_text(error.what()).str());
   }
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0) continue;
     for (const std::string& name : option->get_lnames()) options.given.insert("--" + name);
     // An unset variable of a script, most likely.
     if (std::ranges::find(option->results(), "") != option->results().end())
-      return wrong_word(row, option->get_name() + " is given an empty value");
+      return wrong_word(entry, option->get_name() + " is given an empty value");
     for (const std::string& value : option->results())
       if (std::ranges::find(known, value.substr(0, value.find('='))) != known.end())
-        return wrong_word(row, option->get_name() + " is followed by the flag " + shown(value) + " and not by a value");
+        return wrong_word(entry,
+                          option->get_name() + " is followed by the flag " + shown(value) + " and not by a value");
   }
   if (options.config_user && !options.config.empty())
     GP_TRY_VOID(read_config(options.config, *options.config_user, options));
-  return check_flag_use(row.name, options);
+  return check_flag_use(entry.name, options);
 }
 
 // The standard library throws where the disk or the memory fails; here that becomes a report and an exit code.
-int run_guarded(const CommandEntry& row, const Options& options) {
+int run_guarded(const CommandEntry& entry, const Options& options) {
   Diagnostic problem{.code = Code::kEnvironment, .hint = "check the path, its permissions and its symbolic links"};
   try {
-    return row.run(options);
+    return entry.run(options);
   } catch (const std::filesystem::filesystem_error& error) {
     problem.origin = ModelText(error.path1().string());
     problem.message = "the file system refused: " + error.code().message();
@@ -141,24 +142,24 @@ int run_guarded(const CommandEntry& row, const Options& options) {
     problem.message = "memory ran out";
     problem.hint = "use a machine with more memory, or a smaller model";
   }
-  return report_problems(options, row.name, {problem});
+  return report_problems(options, entry.name, {problem});
 }
 
-int run_verb(const CommandEntry& row, const std::vector<std::string>& words) {
+int run_verb(const CommandEntry& entry, const std::vector<std::string>& words) {
   Options options;
   CLI::App app;
-  add_flags_with_help(app, row, options);
+  add_flags_with_help(app, entry, options);
   try {
-    if (const Status read = read_words(app, row, words, options); !read) {
+    if (const Status read = read_words(app, entry, words, options); !read) {
       // Where a word is refused, those after it are not read.
       options.json = std::ranges::find(words, "--json") != words.end();
-      return report_problems(options, row.name, read.problems());
+      return report_problems(options, entry.name, read.problems());
     }
   } catch (const CLI::CallForHelp&) {
-    std::cout << help_text(app, row);
+    std::cout << help_text(app, entry);
     return wire::kExitOk;
   }
-  return run_guarded(row, options);
+  return run_guarded(entry, options);
 }
 
 int run_words(const std::vector<std::string>& words) {
@@ -171,9 +172,9 @@ int run_words(const std::vector<std::string>& words) {
     return wire::kExitOk;
   }
   std::vector<std::string> verbs;
-  for (const CommandEntry& row : all_commands()) {
-    if (row.name == words[0]) return run_verb(row, {words.begin() + 1, words.end()});
-    verbs.emplace_back(row.name);
+  for (const CommandEntry& entry : all_commands()) {
+    if (entry.name == words[0]) return run_verb(entry, {words.begin() + 1, words.end()});
+    verbs.emplace_back(entry.name);
   }
   return usage_error("unknown verb " + shown(words[0]) + suggestion(words[0], verbs) +
                      " (`graphpipe --help` lists them)");

@@ -1,5 +1,5 @@
 #pragma once
-// The verbs: one row each. A row's example stands in its --help and is run by a test.
+// The verbs: one entry each. An entry's example stands in its --help and is run by a test.
 
 #include <span>
 #include <string>

@@ -15,8 +15,8 @@ struct CompletedVerb {
 
 std::vector<CompletedVerb> completed_verbs() {
   std::vector<CompletedVerb> verbs;
-  for (const CommandEntry& row : all_commands())
-    verbs.push_back({std::string(row.name), std::string(row.summary), flags_of(row)});
+  for (const CommandEntry& entry : all_commands())
+    verbs.push_back({std::string(entry.name), std::string(entry.summary), flags_of(entry)});
   return verbs;
 }
 

@@ -53,12 +53,12 @@ CLI::IsMember member_of(std::string_view (*name)(Enum), Enum last) {
   return CLI::IsMember(std::move(names));
 }
 
-template <typename Rows>
-CLI::Validator one_of(const Rows& rows) {
+template <typename Entries>
+CLI::Validator one_of(const Entries& entries) {
   std::vector<std::string> known;
   std::string list;
-  for (const auto& row : rows) {
-    known.emplace_back(row.name);
+  for (const auto& entry : entries) {
+    known.emplace_back(entry.name);
     list += (list.empty() ? "" : "|") + known.back();
   }
   return CLI::Validator(
@@ -487,7 +487,7 @@ void completion_flags(CLI::App& app, Options& options) {
 
 void manual_flags(CLI::App& app, Options& options) {
   std::vector<std::string> verbs;
-  for (const CommandEntry& row : all_commands()) verbs.emplace_back(row.name);
+  for (const CommandEntry& entry : all_commands()) verbs.emplace_back(entry.name);
   app.add_option("verb", options.input, "the verb; without it the page of graphpipe itself")
       ->check(CLI::IsMember(verbs));
   options.format = "man";

@@ -106,11 +106,11 @@ std::string markdown_verb(const CommandEntry& verb) {
   return out + "\nExample: `" + example + "`\n";
 }
 
-template <typename Rows>
-std::string markdown_names(std::string_view title, std::string_view intro, const Rows& rows) {
+template <typename Entries>
+std::string markdown_names(std::string_view title, std::string_view intro, const Entries& entries) {
   std::string out = text("\n## ", title, "\n\n", intro, "\n\n| name | what it is |\n|---|---|\n");
-  for (const auto& row : rows)
-    out += text("| ", markdown_code(row.name), " | ", markdown_cell(row.description), " |\n");
+  for (const auto& entry : entries)
+    out += text("| ", markdown_code(entry.name), " | ", markdown_cell(entry.description), " |\n");
   return out;
 }
 

@@ -208,13 +208,13 @@ int32_t rank_of_place(const wire::PacePlan& plan, int32_t stage, int32_t replica
 }
 
 void choose_numbers(wire::PacePlan& plan, const PaceRequest& request, double step) {
-  size_t all = 0, most = 0;
+  size_t all = 0, longest = 0;
   for (const std::vector<wire::PaceAction>& program : plan.programs) {
     all += program.size();
-    most = std::max(most, program.size());
+    longest = std::max(longest, program.size());
   }
   const double cores = request.cores, seconds = std::max(step, 1e-9);
-  const double of_actions = std::max(static_cast<double>(most) * kSecondsOfAction / kLateness,
+  const double of_actions = std::max(static_cast<double>(longest) * kSecondsOfAction / kLateness,
                                      static_cast<double>(all) * kSecondsOfAction / cores / kLoad);
   const double of_bytes = bytes_of_step(plan) * kSecondsOfByte / cores / kLoad;
   const double wanted = std::max(of_actions, std::min(of_bytes, kLongestStep));

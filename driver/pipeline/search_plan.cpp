@@ -63,7 +63,7 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
   size_t refused = 0;
   Status first = Ok{};
   std::optional<size_t> best;
-  double least = std::numeric_limits<double>::infinity();
+  double shortest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < plans.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
                          watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
@@ -80,8 +80,8 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
     }
     if (!derived.ok()) break;
     if (!search.beyond_bounds) return Ok{};
-    if (pipeline.built.step_seconds() >= least) continue;
-    least = pipeline.built.step_seconds();
+    if (pipeline.built.step_seconds() >= shortest) continue;
+    shortest = pipeline.built.step_seconds();
     best = i;
   }
   if (!best) return first;

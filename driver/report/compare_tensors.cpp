@@ -264,8 +264,8 @@ Status keep_largest_differences(const std::string& path, const std::string& refe
   for (const auto& [name, entry] : theirs.entries()) {
     const std::vector<double> found = mine.numbers(name), expected = theirs.numbers(entry);
     if (found.size() != expected.size()) continue;
-    double& most = largest[name];
-    for (size_t i = 0; i < found.size(); ++i) most = std::max(most, std::abs(found[i] - expected[i]));
+    double& worst = largest[name];
+    for (size_t i = 0; i < found.size(); ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
   }
   return Ok{};
 }

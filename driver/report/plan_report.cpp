@@ -57,11 +57,11 @@ std::string stage_table(const Pipeline& pipeline) {
 // Of a stage in a step, at most.
 int64_t updates_of(const Pipeline& pipeline) {
   std::map<ir::ReplicaKey, int64_t> updates;
-  int64_t most = 1;
+  int64_t max_updates = 1;
   for (const ir::Program& program : pipeline.built.schedule.programs)
     for (const ir::Action& action : program.actions)
-      if (action.op == ir::ActionOp::kStep) most = std::max(most, ++updates[ir::replica_key(action)]);
-  return std::max<int64_t>(1, most / std::max<int64_t>(1, pipeline.built.batches));
+      if (action.op == ir::ActionOp::kStep) max_updates = std::max(max_updates, ++updates[ir::replica_key(action)]);
+  return std::max<int64_t>(1, max_updates / std::max<int64_t>(1, pipeline.built.batches));
 }
 
 bool shards_state(const Pipeline& pipeline) {
@@ -99,8 +99,7 @@ std::string multi_stage_text(const Pipeline& pipeline) {
       "data parallelism is fastest; the best plan of several stages found ({} stages, micro-batch {}) takes {}, {:.2f} "
       "times as long, and {} on its fullest device (this one {})\n",
       best.stages, best.micro_batch, human_seconds(best.step_seconds), best.step_seconds / step,
-      human_bytes(static_cast<double>(best.peak_bytes)),
-      human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
+      human_bytes(static_cast<double>(best.peak_bytes)), human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
 }
 
 JsonObject multi_stage_json(const MultiStageAlternative& best) {

@@ -10,7 +10,7 @@
 namespace graphpipe::driver {
 
 /// A signature's seconds are the mean over its nodes, of each pass over those that have it. Every forward node of the
-/// graph has a row afterwards. Errors (kPeerFailed): lines that are none of the program's, or no measurement at all.
+/// graph has an entry afterwards. Errors (kPeerFailed): lines that are none of the program's, or no measurement at all.
 Result<ir::Profile> profile_of_lines(std::string_view report, const ir::Graph& graph);
 
 }  // namespace graphpipe::driver

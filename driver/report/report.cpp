@@ -110,14 +110,14 @@ Units byte_units() { return {.base = 1024, .first = 1, .names = {"B", "KiB", "Mi
 
 Column::Column(const Units& units, const std::vector<double>& values)
     : unit_(units.names.front()), scale_(units.first) {
-  double least = 0;
+  double smallest = 0;
   for (const double value : values)
-    if (value > 0 && std::isfinite(value)) least = least > 0 ? std::min(least, value) : value;
-  for (size_t i = 1; i < units.names.size() && least >= scale_ * units.base; ++i) {
+    if (value > 0 && std::isfinite(value)) smallest = smallest > 0 ? std::min(smallest, value) : value;
+  for (size_t i = 1; i < units.names.size() && smallest >= scale_ * units.base; ++i) {
     scale_ *= units.base;
     unit_ = units.names[i];
   }
-  decimals_ = least < 10 * scale_ ? 2 : least < 100 * scale_ ? 1 : 0;
+  decimals_ = smallest < 10 * scale_ ? 2 : smallest < 100 * scale_ ? 1 : 0;
 }
 
 std::string Column::heading(std::string_view name) const { return text(name, ", ", unit_); }

@@ -65,9 +65,9 @@ std::string axis_table(const SweepTable& table, size_t axis) {
   for (const std::string& value : table.sweep.axes[axis].values) {
     const auto found = ratios.find(value);
     if (found == ratios.end()) continue;
-    const double most = std::ranges::max(found->second);
+    const double largest = std::ranges::max(found->second);
     rows.push_back({html_text(value), fmt::format("{} of {}", shortest[value], found->second.size()),
-                    fmt::format("{:.3f}", median(found->second)), fmt::format("{:.3f}", most)});
+                    fmt::format("{:.3f}", median(found->second)), fmt::format("{:.3f}", largest)});
   }
   const std::string what = name == "batch" ? "time a sample takes, by batch" : "step, by " + name;
   return html_table("Simulated " + what + ", all else equal", rows, origin_mark(Origin::kSimulated));

@@ -120,9 +120,9 @@ Status add_columns(JsonObject& object, const scheduler::WholeSchedule& whole) {
 }
 
 size_t max_replicas(const ir::StageGraph& graph) {
-  size_t most = 1;
-  for (const ir::Stage& stage : graph.stages) most = std::max(most, stage.choice.devices.size());
-  return most;
+  size_t largest = 1;
+  for (const ir::Stage& stage : graph.stages) largest = std::max(largest, stage.choice.devices.size());
+  return largest;
 }
 
 }  // namespace

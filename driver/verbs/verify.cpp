@@ -383,9 +383,9 @@ std::string rounded(double number, int digits = 3) { return fmt::format("{:.{}g}
 
 std::string looser_words(const TensorTolerance& tolerance) {
   if (tolerance.looser.empty()) return "";
-  double most = 0;
-  for (const auto& [name, allowed] : tolerance.looser) most = std::max(most, allowed);
-  return text(", up to ", rounded(most), " of the ", tolerance.looser.size(), " that 16-bit numbers take part in");
+  double loosest = 0;
+  for (const auto& [name, allowed] : tolerance.looser) loosest = std::max(loosest, allowed);
+  return text(", up to ", rounded(loosest), " of the ", tolerance.looser.size(), " that 16-bit numbers take part in");
 }
 
 void print_worst(std::string_view kind, const Comparison& comparison, int64_t step) {

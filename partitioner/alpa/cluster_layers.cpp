@@ -75,16 +75,16 @@ class Clusters {
     max_work_ = std::max((1 + kSlack) * line.work.back() / static_cast<double>(count), largest) * (1 + 1e-9);
   }
 
-  /// Per run, the number of layers up to its end, with no boundary that carries more than `most` bytes; empty if there
+  /// Per run, the number of layers up to its end, with no boundary that carries more than `max_bytes`; empty if there
   /// is no such split.
-  std::vector<size_t> ends(double most) const {
+  std::vector<size_t> ends(double max_bytes) const {
     const size_t last = line_.boundary.size() - 1;
     Table table(count_ + 1, std::vector<Cost>(last + 1));
     std::vector<std::vector<size_t>> start(count_ + 1, std::vector<size_t>(last + 1, 0));
     table[0][0] = {.traffic = 0};
     for (size_t runs = 1; runs <= count_; ++runs)
       for (size_t end = runs; end <= last; ++end) {
-        if (end < last && line_.crossing[end] > most) continue;
+        if (end < last && line_.crossing[end] > max_bytes) continue;
         for (size_t from = end; from-- > runs - 1;) {
           const double work = line_.work[end] - line_.work[from];
           if (work > max_work_) break;

@@ -31,7 +31,7 @@ struct Best {
 
 /// The fewest and the most devices of the pipelines with a given number of stages for the clusters from one on.
 struct Reach {
-  int least = std::numeric_limits<int>::max(), most = -1;
+  int min_devices = std::numeric_limits<int>::max(), max_devices = -1;
 };
 
 std::vector<int> submeshes(const MachineLevels& machine) {
@@ -86,12 +86,12 @@ class Alpa {
     }
     double tried = candidates.back();
     for (; low < candidates.size(); ++low) {
-      const double most = candidates[low];
-      if (most == tried) continue;
-      if (min_sum + most * static_cast<double>(micro_batches() - 1) >= objective_) break;
+      const double max_seconds = candidates[low];
+      if (max_seconds == tried) continue;
+      if (min_sum + max_seconds * static_cast<double>(micro_batches() - 1) >= objective_) break;
       if (deadline_.passed()) return false;
-      tried = most;
-      if (smallest_sum(most) < kInfinity) keep();
+      tried = max_seconds;
+      if (smallest_sum(max_seconds) < kInfinity) keep();
     }
     return !deadline_.passed();
   }
@@ -102,7 +102,7 @@ class Alpa {
   const ir::Assignment& plan() const { return plan_; }
   /// A lower bound on the objective: the sum of the stage times and the largest of them are each at least the work over
   /// all devices.
-  double least() const {
+  double bound() const {
     const PiperCosts costs(prices_, options_of(request_, VariantRule::kChoose));
     double work = 0;
     for (uint32_t layer = 0; layer < costs.dag().size(); ++layer) work += costs.min_work(layer);
@@ -170,31 +170,31 @@ class Alpa {
   /// Tries the stage in front of every pipeline of the clusters behind it.
   void prepend(const Config& config, size_t stages, size_t from, size_t end) {
     const Reach behind = reach(stages - 1, end);
-    const int most = std::min(behind.most, devices_ - config.devices);
-    if (behind.least > most) return;
-    const Best* after = &best(stages - 1, end, behind.least);
-    const Best* last = after + (most - behind.least);
-    for (Best* here = &best(stages, from, behind.least + config.devices); after <= last; ++after, ++here) {
+    const int max_devices = std::min(behind.max_devices, devices_ - config.devices);
+    if (behind.min_devices > max_devices) return;
+    const Best* after = &best(stages - 1, end, behind.min_devices);
+    const Best* last = after + (max_devices - behind.min_devices);
+    for (Best* here = &best(stages, from, behind.min_devices + config.devices); after <= last; ++after, ++here) {
       const double sum = config.seconds + after->sum;
       if (sum < here->sum) *here = {sum, end, &config};
     }
     Reach& own = reach(stages, from);
-    own.least = std::min(own.least, behind.least + config.devices);
-    own.most = std::max(own.most, most + config.devices);
+    own.min_devices = std::min(own.min_devices, behind.min_devices + config.devices);
+    own.max_devices = std::max(own.max_devices, max_devices + config.devices);
   }
 
-  /// The smallest sum of stage times of which none is above `most`; infinite where there is no plan.
-  double smallest_sum(double most) {
+  /// The smallest sum of stage times of which none is above `max_seconds`; infinite where there is no plan.
+  double smallest_sum(double max_seconds) {
     table_.assign((count_ + 1) * (count_ + 1) * static_cast<size_t>(devices_ + 1), {});
     reach_.assign((count_ + 1) * (count_ + 1), {});
     best(0, count_, 0).sum = 0;
-    reach(0, count_) = {.least = 0, .most = 0};
+    reach(0, count_) = {.min_devices = 0, .max_devices = 0};
     for (size_t stages = 1; stages <= count_; ++stages)
       // Each of the stages after this one needs a cluster.
       for (size_t from = count_ - stages + 1; from-- > 0;)
         for (size_t end = stages == 1 ? count_ : from + 1; end + stages <= count_ + 1; ++end)
           for (const Config& config : configs(from, end)) {
-            if (config.seconds > most || config.max_later + 1 < static_cast<int>(stages)) continue;
+            if (config.seconds > max_seconds || config.max_later + 1 < static_cast<int>(stages)) continue;
             ++tried_;
             prepend(config, stages, from, end);
           }
@@ -294,7 +294,7 @@ Result<UnitAnswer> plan_alpa(const UnitRequest& request) {
   const PlanPrice price = price_plan(*request.prices, answer.plan, request.machine, answer.model);
   answer.objective = static_cast<double>(alpa.micro_batches() - 1) * price.bottleneck;
   for (const StagePrice& stage : price.stages) answer.objective += stage.total;
-  answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.least());
+  answer.bound = complete ? answer.objective : std::min(answer.objective, alpa.bound());
   answer.complete = complete;
   if (!complete) answer.stopped = deadline.reason();
   answer.states = alpa.intervals();

@@ -8,8 +8,8 @@ namespace graphpipe::partitioner {
 /// Layers are clustered into at most 16 runs of one order (all of them where they are 24 or fewer). A stage is a run of
 /// clusters on a submesh: 1, 2, 4, ... devices of a machine, or a power of two of whole machines. Inside, t devices
 /// share each layer (t as the profile offers) and the d others share each micro-batch; recomputation everywhere or
-/// nowhere. All devices are used. Stage times in Piper's terms; memory: what is in flight is one micro-batch for the
-/// stage itself and for each later one, divided over d.
+/// nowhere. All devices are used. Stage times by Piper's cost model; memory: what is in flight is one micro-batch for
+/// the stage itself and for each later one, divided over d.
 ///
 ///   objective = sum of stage times + (micro-batches - 1) times the largest, seconds
 ///

@@ -106,9 +106,9 @@ void NarrowedSearch::each_number_of_stages() {
 void NarrowedSearch::search_stages_beyond(int known, int direction) {
   const bool is_large = work_ > kMaxWorkOfTwice;
   const int fewest = std::max(1, is_large ? known - 1 : known / 2);
-  const int most = std::min(max_stages(), is_large ? known + 1 : 2 * known);
+  const int limit = std::min(max_stages(), is_large ? known + 1 : 2 * known);
   int far = 0;
-  for (int stages = known + direction; stages >= fewest && stages <= most && far < kMaxFarStages; stages += direction)
+  for (int stages = known + direction; stages >= fewest && stages <= limit && far < kMaxFarStages; stages += direction)
     far = search_stages(stages) > kFarBehind * step() ? far + 1 : 0;
 }
 

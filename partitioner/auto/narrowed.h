@@ -1,5 +1,9 @@
 #pragma once
 // Step 4 of the planner `auto`: the search again where the request is narrower.
+//
+// Example: 100 nodes on 16 devices, micro-batches of one size, a best plan of 4 stages. Searched are 8, 4, 2 and 1
+// devices, as long as a bound leaves room, then exactly 4 stages, 3 and 2, and 5 to 8; a direction ends after three
+// numbers in a row whose steps are 15 % behind.
 
 #include <map>
 #include <optional>

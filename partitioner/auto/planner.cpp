@@ -62,8 +62,8 @@ class AutoPlanner {
     on_kinds_alone(best);
     if (!is_over())
       for (auto& answer : ask_side_by_side(planners_asked(AskedByAuto::kThen), rest_of(best))) take(std::move(answer));
-    // What equal-split is of a model gives stages no replicas. Its search in Piper's terms does, and has neither of
-    // 2bw's limits on depth and devices.
+    // What equal-split is of a model gives stages no replicas. Its search by Piper's cost model does, and has neither
+    // of 2bw's limits on depth and devices.
     if (!is_over()) take(plan_by_units(*find_planner(kEqualSplit), rest_of(best)));
     if (!is_over()) on_fewer_devices(best);
     // The local search climbs from the best plan so far too, not only from the starts collected on the way.
@@ -220,9 +220,9 @@ class AutoPlanner {
         found_.add(other);
   }
 
-  /// The best `most` of the ranked plans, those that differ in the number of stages or in the micro-batch first: from
-  /// equal starts the climbs would end in the same local optimum.
-  static std::vector<PlanCandidate> different(const std::vector<PlanCandidate>& ranked, size_t most) {
+  /// The best `max_plans` of the ranked plans, those that differ in the number of stages or in the micro-batch first:
+  /// from equal starts the climbs would end in the same local optimum.
+  static std::vector<PlanCandidate> different(const std::vector<PlanCandidate>& ranked, size_t max_plans) {
     std::vector<PlanCandidate> chosen, rest;
     std::set<std::pair<size_t, Samples>> shapes;
     for (const PlanCandidate& candidate : ranked) {
@@ -231,7 +231,7 @@ class AutoPlanner {
       (is_new ? chosen : rest).push_back(candidate);
     }
     chosen.insert(chosen.end(), rest.begin(), rest.end());
-    if (chosen.size() > most) chosen.resize(most);
+    if (chosen.size() > max_plans) chosen.resize(max_plans);
     return chosen;
   }
 
@@ -263,10 +263,10 @@ void merge_answers(std::optional<PlanAnswer>& all, PlanAnswer answer) {
 
 void set_own_objectives(const PlanRequest& request, PlanAnswer& answer) {
   const cost::PlanBound bound = cost::plan_bound(*request.graph, *request.cluster);
-  const double least = min_step_of_plans(request, *request.cluster);
+  const double min_seconds = min_step_of_plans(request, *request.cluster);
   answer.bound = bound.time_per_sample();
   for (PlanCandidate& candidate : answer.candidates)
-    candidate.own = {.objective = candidate.step_seconds, .bound = least, .unit = "s"};
+    candidate.own = {.objective = candidate.step_seconds, .bound = min_seconds, .unit = "s"};
 }
 
 Result<PlanAnswer> search_as_asked(const PlanRequest& request) { return AutoPlanner(request).run(); }

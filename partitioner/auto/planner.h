@@ -11,6 +11,9 @@
 // 5. The local search from the best plan once more, by the request's `evaluate`.
 // Not exact: more memory or bandwidth may lead it to another, worse local optimum.
 // All by cost::iteration_time, the best few by the request's `evaluate`.
+//
+// Example: 12 nodes on two devices, 8 samples. Step 4 takes 1 to 3 again with micro-batches of 1 and 2, then 4, then 8
+// samples; for sizes that come near the best plan then also with one stage, with two, and on one device.
 
 #include "partitioner/planner.h"
 

@@ -35,7 +35,7 @@ class Enumerator {
       double seconds = 0;
       for (const ir::PlanNodeId node : nodes)
         seconds += cost::cheapest_seconds_per_sample(request.graph->nodes[node], request.graph->batch);
-      item_seconds_.push_back(seconds * static_cast<double>(request.graph->batch.count));
+      group_seconds_.push_back(seconds * static_cast<double>(request.graph->batch.count));
     }
   }
 
@@ -56,13 +56,13 @@ class Enumerator {
     if (group == groups_.nodes.size()) {
       if (request_.stages && stages != static_cast<size_t>(*request_.stages)) return;
       stage_seconds_.assign(stages, 0);
-      for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += item_seconds_[i];
+      for (size_t i = 0; i < stage_of_.size(); ++i) stage_seconds_[stage_of_[i]] += group_seconds_[i];
       std::vector<int> devices(stages, 1);
       if (!has_cycle(stages)) replicate(devices, 0, budget_.devices - static_cast<int>(stages));
       return;
     }
-    const size_t most = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
-    for (size_t stage = 0; stage <= most; ++stage) {
+    const size_t max_stage = std::min(stages, static_cast<size_t>(budget_.devices) - 1);
+    for (size_t stage = 0; stage <= max_stage; ++stage) {
       stage_of_[group] = stage;
       assign(group + 1, std::max(stages, stage + 1));
     }
@@ -81,8 +81,8 @@ class Enumerator {
   void replicate(std::vector<int>& devices, size_t stage, int left) {
     if (left < 0 || plans_ > max_plans_ || deadline_.passed()) return;
     if (stage == devices.size()) return try_sizes(devices);
-    const int most = std::min({budget_.largest_replication, 1 + left, largest_size_});
-    for (int count = 1; count <= most; ++count) {
+    const int max_replicas = std::min({budget_.largest_replication, 1 + left, largest_size_});
+    for (int count = 1; count <= max_replicas; ++count) {
       // With so few replicas the stage's work alone takes as long as the known step. Forced replicas are applied later.
       if (request_.replicas.empty() && stage_seconds_[stage] / count >= request_.known_step) continue;
       devices[stage] = count;
@@ -146,7 +146,7 @@ class Enumerator {
   Candidates candidates_;
   std::vector<size_t> stage_of_;
   /// Least seconds of a step's work, by group and by stage.
-  std::vector<double> item_seconds_, stage_seconds_;
+  std::vector<double> group_seconds_, stage_seconds_;
   std::vector<std::vector<ir::DeviceId>> orders_;
 };
 

@@ -1,12 +1,15 @@
 #pragma once
-// Every plan of a small graph: all ways to group its items into stages without a cycle, all replica counts, the
-// requested micro-batch sizes (the same in every stage, k = 1).
+// Every plan of a small graph: all ways to put its groups (search_space.h) into stages without a cycle, all replica
+// counts, the requested micro-batch sizes (the same in every stage, k = 1).
+//
+// Example: a -> b -> c on two equal devices. One stage has one or two replicas, {a}, {b, c} and {a, b}, {c} have one
+// each; {a, c} and {b} would wait for each other. So there are four plans of every size from two samples up.
 
 #include "partitioner/planner.h"
 
 namespace graphpipe::partitioner {
 
-/// More items than this are refused: the groupings of 10 items are 115,975.
+/// More groups than this are refused: there are 115,975 ways to put 10 groups into stages.
 inline constexpr size_t kMaxExhaustiveGroups = 10;
 
 /// Returns the plans that are best by objective and by `evaluate`. Errors: kLimitExceeded for a larger graph.

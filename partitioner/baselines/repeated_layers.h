@@ -14,8 +14,8 @@ struct RepeatedLayers {
   std::vector<uint32_t> before, repeated, behind;
 };
 
-/// Numbers are rows. Repeated: nodes described as ParallelTransformerLayer and what stands between two of them; of a
-/// graph without such layers, all. Before: the others that lead to one of them.
+/// Layers by their numbers. Repeated: nodes described as ParallelTransformerLayer and what stands between two of them;
+/// of a graph without such layers, all. Before: the others that lead to one of them.
 RepeatedLayers repeated_layers(const UnitPrices& prices);
 
 enum class Ends : uint8_t {

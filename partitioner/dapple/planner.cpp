@@ -279,9 +279,9 @@ class Dapple {
         OneLevelDp search(*sets_, limits, deadline_);
         const double whole = sets_->seconds(sets_->size() - 1);
         // With the slow links the limit would not hold: the final placement may use others.
-        const double most =
+        const double max_bottleneck =
             bandwidth == machines_.links().inside ? std::min(2 * whole, max_seconds(slots, copies)) : 2 * whole;
-        if (const auto pipeline = search.best(most, whole / slots * 0.999)) offer_pipeline(*pipeline, copies);
+        if (const auto pipeline = search.best(max_bottleneck, whole / slots * 0.999)) offer_pipeline(*pipeline, copies);
       }
     }
   }

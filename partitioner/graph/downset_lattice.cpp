@@ -144,14 +144,14 @@ std::vector<uint32_t> Lattice::difference(uint32_t small, uint32_t large) const 
   return nodes;
 }
 
-std::optional<uint64_t> Lattice::nested_pairs(uint64_t most) const {
+std::optional<uint64_t> Lattice::nested_pairs(uint64_t max_pairs) const {
   LatticeWalk walk(*this);
   uint64_t pairs = 0;
   for (uint32_t set = 0; set < size(); ++set) {
     ++pairs;
     walk.down(
-        set, [&](uint32_t, uint32_t) { return ++pairs <= most; }, [](uint32_t) {});
-    if (pairs > most) return std::nullopt;
+        set, [&](uint32_t, uint32_t) { return ++pairs <= max_pairs; }, [](uint32_t) {});
+    if (pairs > max_pairs) return std::nullopt;
   }
   return pairs;
 }

@@ -4,6 +4,9 @@
 //
 // Numbers: 0 is the empty set, the last one is the whole graph, and a set has a larger number than all of its subsets.
 // Chains of n nodes have n + 1 downsets; b separate branches of l nodes have (l + 1)^b.
+//
+// Example: a -> (b | c) -> d has 0 = {}, 1 = {a}, 2 = {a, b}, 3 = {a, c}, 4 = {a, b, c} and 5, the graph. Between 2 and
+// 5 lies the stage {c, d}. {a, d} is no stage: a set that holds d holds b and c too, and one without a holds neither.
 
 #include <algorithm>
 #include <cstddef>
@@ -57,8 +60,8 @@ class Lattice {
   std::span<const Step> down(uint32_t set) const { return row(down_start_, down_, set); }
   /// Nodes of `large` that are not in `small`, ascending.
   std::vector<uint32_t> difference(uint32_t small, uint32_t large) const;
-  /// Number of pairs (I', I) with I' inside I or equal, or nothing where there are more than `most`.
-  std::optional<uint64_t> nested_pairs(uint64_t most) const;
+  /// Number of pairs (I', I) with I' inside I or equal, or nothing where there are more than `max_pairs`.
+  std::optional<uint64_t> nested_pairs(uint64_t max_pairs) const;
 
  private:
   friend struct LatticeBuilder;

@@ -156,26 +156,26 @@ std::vector<std::vector<uint32_t>> cutting_orders(const EdgeList& edges, const s
           GreedyOrder(dag, output_bytes, true).run()};
 }
 
-void add_prefixes(const std::vector<uint32_t>& order, size_t most, SetTable& sets) {
+void add_prefixes(const std::vector<uint32_t>& order, size_t max_sets, SetTable& sets) {
   BitWords set(sets.width(), 0);
   sets.add(set.data());
-  const size_t step = order.size() / std::max<size_t>(most, 1) + 1;
+  const size_t step = order.size() / std::max<size_t>(max_sets, 1) + 1;
   for (size_t i = 0; i < order.size(); ++i) {
     set_bit(set.data(), order[i]);
     if ((i + 1) % step == 0 || i + 1 == order.size()) sets.add(set.data());
   }
 }
 
-void add_neighbours(const Dag& dag, const uint64_t* set, int steps, size_t most, SetTable& sets) {
+void add_neighbours(const Dag& dag, const uint64_t* set, int steps, size_t max_sets, SetTable& sets) {
   const LargerDownsets larger(dag);
   SetTable found(dag.size());
   found.add(set);
   size_t begin = 0;
-  for (int step = 0; step < steps && found.size() < most; ++step) {
+  for (int step = 0; step < steps && found.size() < max_sets; ++step) {
     const size_t end = found.size();
-    for (size_t at = begin; at < end && found.size() < most; ++at) {
+    for (size_t at = begin; at < end && found.size() < max_sets; ++at) {
       BitWords words(found[at], found[at] + found.width());
-      for (uint32_t node = 0; node < dag.size() && found.size() < most; ++node) {
+      for (uint32_t node = 0; node < dag.size() && found.size() < max_sets; ++node) {
         const bool movable =
             has_bit(words.data(), node)
                 ? std::ranges::none_of(dag.successors(node), [&](uint32_t id) { return has_bit(words.data(), id); })

@@ -88,11 +88,11 @@ bool add_all_downsets(const Dag& dag, size_t max_bytes, const Deadline& deadline
 std::vector<std::vector<uint32_t>> cutting_orders(const EdgeList& edges, const std::vector<double>& output_bytes);
 
 /// Adds the downsets that an order passes through, the empty one first: all of them, or (where they are more than
-/// `most`) evenly spread ones and the last.
-void add_prefixes(const std::vector<uint32_t>& order, size_t most, SetTable& sets);
+/// `max_sets`) evenly spread ones and the last.
+void add_prefixes(const std::vector<uint32_t>& order, size_t max_sets, SetTable& sets);
 
 /// Adds the downsets that differ from `set` by up to `steps` nodes added at the boundary or taken from it, at most
-/// `most` of them.
-void add_neighbours(const Dag& dag, const uint64_t* set, int steps, size_t most, SetTable& sets);
+/// `max_sets` of them.
+void add_neighbours(const Dag& dag, const uint64_t* set, int steps, size_t max_sets, SetTable& sets);
 
 }  // namespace graphpipe::partitioner

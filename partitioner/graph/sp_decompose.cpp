@@ -12,9 +12,9 @@ namespace graphpipe::partitioner {
 namespace {
 
 /// Reachability between vertices.
-class ItemClosure {
+class Closure {
  public:
-  explicit ItemClosure(const SuccessorLists& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
+  explicit Closure(const SuccessorLists& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
 
   /// Whether a path of at least one edge leads from one to the other.
   bool reaches(size_t from, size_t to) const { return from != to && ancestors_.contains(to, from); }
@@ -223,11 +223,11 @@ class ByComponents {
   }
 
   const SuccessorLists& graph_;
-  ItemClosure closure_;
+  Closure closure_;
   const std::vector<double>* weight_;
 };
 
-std::vector<size_t> all_items(const SuccessorLists& graph) {
+std::vector<size_t> all_vertices(const SuccessorLists& graph) {
   std::vector<size_t> vertices(graph.size());
   for (size_t i = 0; i < vertices.size(); ++i) vertices[i] = i;
   return vertices;
@@ -236,7 +236,7 @@ std::vector<size_t> all_items(const SuccessorLists& graph) {
 }  // namespace
 
 SuccessorLists transitive_reduction(const SuccessorLists& graph) {
-  const ItemClosure closure(graph);
+  const Closure closure(graph);
   SuccessorLists reduced(graph.size());
   for (size_t i = 0; i < graph.size(); ++i) {
     std::set<size_t> successors(graph[i].begin(), graph[i].end());
@@ -271,12 +271,12 @@ std::optional<SpTree> decompose(const SuccessorLists& graph) {
 }
 
 std::optional<SpTree> decompose_slowly(const SuccessorLists& graph) {
-  return ByComponents(graph, nullptr).tree(all_items(graph));
+  return ByComponents(graph, nullptr).tree(all_vertices(graph));
 }
 
 SpTree make_series_parallel(const SuccessorLists& graph, const std::vector<double>& weight) {
   GP_CHECK(weight.size() == graph.size());
-  return *ByComponents(graph, &weight).tree(all_items(graph));
+  return *ByComponents(graph, &weight).tree(all_vertices(graph));
 }
 
 }  // namespace graphpipe::partitioner

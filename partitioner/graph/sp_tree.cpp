@@ -65,4 +65,10 @@ std::string SpTree::str() const {
   return text + ")";
 }
 
+double weight_of(const SpTree& tree, const std::vector<double>& weight) {
+  double sum = 0;
+  for (const size_t vertex : tree.vertices()) sum += weight[vertex];
+  return sum;
+}
+
 }  // namespace graphpipe::partitioner

@@ -29,4 +29,7 @@ struct SpTree {
   bool operator==(const SpTree&) const = default;
 };
 
+/// Of all vertices in the tree; `weight` is by vertex.
+double weight_of(const SpTree& tree, const std::vector<double>& weight);
+
 }  // namespace graphpipe::partitioner

@@ -143,8 +143,8 @@ const DeviceCountDp::Chain& DeviceCountDp::solve(int chain, int end) {
 
 void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   const size_t at = static_cast<size_t>(i);
-  const int most = allowed(chain, i, end);
-  if (most < 1) return;
+  const int max_devices = allowed(chain, i, end);
+  if (max_devices < 1) return;
   Cell here = nothing();
   BackPointer how;
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
@@ -159,7 +159,7 @@ void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   commit(here, how);
   states.at[at] = here;
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
-  if (states.at[at].devices > most) states.at[at] = nothing();
+  if (states.at[at].devices > max_devices) states.at[at] = nothing();
 }
 
 /// Every part of a parallel element that a stage above or below it may take.
@@ -189,7 +189,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
   if (found != covers_.end()) return found->second;
   const auto& branches = element(chain, index).branches;
   const size_t count = branches.size();
-  const int most = allowed(chain, index, index + 1);
+  const int max_devices = allowed(chain, index, index + 1);
   Cover made;
   made.at.assign(count + 1, std::vector<Cell>(count + 1, nothing()));
   std::vector<Cell> alone;
@@ -209,7 +209,7 @@ const DeviceCountDp::Cover& DeviceCountDp::cover(int chain, int index) {
         commit(together, how);
         best = beside(together, made.at[next][last]);
       }
-      if (best.devices <= most) made.at[first][last] = best;
+      if (best.devices <= max_devices) made.at[first][last] = best;
     }
   }
   return covers_[{chain, index}] = std::move(made);
@@ -369,13 +369,13 @@ std::optional<DeviceCountDp::Answer> DeviceCountDp::probe(double t) {
   return answer;
 }
 
-std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, double most) {
+std::optional<DeviceCountDp::Answer> DeviceCountDp::smallest(double bound, double max_t) {
   double low = std::max(bound, std::numeric_limits<double>::min());
   double t = low * 1.5;
   std::optional<Answer> best = probe(t);
-  while (!best && t < most && !deadline_.passed()) {
+  while (!best && t < max_t && !deadline_.passed()) {
     low = t;
-    t = std::min(2 * t, most);
+    t = std::min(2 * t, max_t);
     best = probe(t);
   }
   if (!best) return std::nullopt;

@@ -36,8 +36,8 @@ class DeviceCountDp {
   };
   /// With the fewest devices, then the shortest pipeline latency. Nothing, too, once the deadline has passed.
   std::optional<Answer> probe(double t);
-  /// The smallest t at which there is a plan; `bound` is below it. Nothing where there is none at any t up to `most`.
-  std::optional<Answer> smallest(double bound, double most);
+  /// The smallest t at which there is a plan; `bound` is below it. Nothing where there is none at any t up to `max_t`.
+  std::optional<Answer> smallest(double bound, double max_t);
   /// The least that a stage lacked which was refused for memory alone, bytes; infinity where none was.
   double smallest_shortfall() const { return shortfall_; }
 

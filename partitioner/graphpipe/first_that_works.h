@@ -1,5 +1,8 @@
 #pragma once
 // Bisection over times: what works at one works at every larger one.
+//
+// Example: of the times 1, 2, 4 and 8 s the third is tried first. Its plan takes 2 s only, so that 1 s alone is left to
+// try. It has no plan: the answer, after two probes, is the plan of 2 s.
 
 #include <algorithm>
 #include <optional>

@@ -49,8 +49,7 @@ double max_time_per_sample(const ir::PlanGraph& graph, const ir::Cluster& cluste
   const double batch = static_cast<double>(graph.batch.count);
   double seconds = 0, bytes = 0;
   for (const ir::PlanNode& node : graph.nodes)
-    for (double samples : {1.0, batch})
-      seconds += node.forward.at(samples) + node.total(samples);
+    for (double samples : {1.0, batch}) seconds += node.forward.at(samples) + node.total(samples);
   for (const ir::PlanValue& value : graph.values) bytes += 2 * (value.bytes.at(batch) + value.gradient_bytes.at(batch));
   for (const ir::WeightGroup& group : graph.weight_groups) bytes += 2 * static_cast<double>(group.bytes.count);
   double latency = 0, bandwidth = kInfinity;
@@ -191,10 +190,10 @@ class Rounds {
  private:
   /// Whether the bound of such small micro-batches leaves room for a better step or objective.
   bool is_promising(const RoundSizes& round) const {
-    const double least = min_step(*request_.graph, *request_.cluster, round.back().first);
-    if (least >= request_.known_step) return false;
-    return least < found_.min_step() ||
-           least / static_cast<double>(request_.graph->batch.count) < found_.min_objective();
+    const double bound = min_step(*request_.graph, *request_.cluster, round.back().first);
+    if (bound >= request_.known_step) return false;
+    return bound < found_.min_step() ||
+           bound / static_cast<double>(request_.graph->batch.count) < found_.min_objective();
   }
 
   /// The best step of each round.

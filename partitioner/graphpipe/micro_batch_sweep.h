@@ -1,5 +1,11 @@
 #pragma once
 // Searches several spaces of one graph at all micro-batch sizes, on several threads, and collects the plans.
+//
+// Every size is a search for the smallest time per sample (device_count_dp.h, pipeline_dp.h). Sizes go from the middle
+// outward, two at a time; one is left out where even its work, spread evenly, is no faster than the best plan so far.
+//
+// Example: 64 samples on four devices. Sizes 4 and 8 come first, about four micro-batches a device, then 2 and 16, 1
+// and 32, and at last 64.
 
 #include "partitioner/candidates.h"
 

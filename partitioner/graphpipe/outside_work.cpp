@@ -9,9 +9,10 @@ namespace graphpipe::partitioner {
 
 OutsideWork::OutsideWork(const SearchSpace& space, const std::vector<const StageEvaluator*>& evaluators) {
   const auto work_of = [&](ir::PlanNodeId node) {
-    double least = kInfinity;
-    for (const StageEvaluator* evaluator : evaluators) least = std::min(least, evaluator->min_work_per_sample(node));
-    return least;
+    double smallest = kInfinity;
+    for (const StageEvaluator* evaluator : evaluators)
+      smallest = std::min(smallest, evaluator->min_work_per_sample(node));
+    return smallest;
   };
   for (const SearchChain& chain : space.chains) {
     std::vector<double>& before = before_.emplace_back(1, 0.0);
@@ -28,8 +29,8 @@ int OutsideWork::max_devices(int chain, int first, int last, double t, int devic
   const std::vector<double>& before = before_[static_cast<size_t>(chain)];
   const double inside = before[static_cast<size_t>(last)] - before[static_cast<size_t>(first)];
   // The factor allows for rounding: sums of the same numbers in another order differ in their last digits.
-  const double least = (before_.back().back() - inside) / t * (1 - 1e-9);
-  return devices - static_cast<int>(std::ceil(std::clamp(least, 1.0, devices + 1.0)));
+  const double min_devices = (before_.back().back() - inside) / t * (1 - 1e-9);
+  return devices - static_cast<int>(std::ceil(std::clamp(min_devices, 1.0, devices + 1.0)));
 }
 
 bool OutsideWork::any(int chain, int first, int last) const {

@@ -67,12 +67,12 @@ PipelineDp::Allowed PipelineDp::allowed(int chain, int first, int last) const {
   return {.devices = devices, .stages = stages - (outside_.any(chain, first, last) ? 1 : 0)};
 }
 
-void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most) {
+void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& limit) {
   for (const StageOption& option : row.columns[column]) {
     State state{
         .devices = below.devices + option.devices, .stages = below.stages + 1, .in_flight = {}, .back_pointer = -1};
     // Options ascend in devices.
-    if (state.devices > most.devices || state.stages > most.stages) return;
+    if (state.devices > limit.devices || state.stages > limit.stages) return;
     if (limits_.blind && is_dominated(frontier, state)) return;
     if (option.time_per_sample > t_) continue;
     int64_t samples = std::min(option.in_flight.round(), batch_.count);
@@ -132,12 +132,12 @@ void PipelineDp::set_back_pointers(State& both, const State& a, const State& b) 
   both.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
 }
 
-PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, const Allowed& most) {
+PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, const Allowed& limit) {
   Frontier joined;
   for (const State& left : a)
     for (const State& right : b) {
       const State both = join(left, right);
-      if (both.devices > most.devices || both.stages > most.stages || !insert_non_dominated(joined, both)) continue;
+      if (both.devices > limit.devices || both.stages > limit.stages || !insert_non_dominated(joined, both)) continue;
       set_back_pointers(joined.back(), left, right);
     }
   return joined;
@@ -159,20 +159,20 @@ const std::vector<PipelineDp::Frontier>& PipelineDp::solve_chain(int chain, int 
 }
 
 void PipelineDp::solve_position(int chain, int end, int i, ChainStates& states) {
-  const Allowed most = allowed(chain, i, end);
-  if (most.devices < 1 || most.stages < 1) return;
+  const Allowed limit = allowed(chain, i, end);
+  if (limit.devices < 1 || limit.stages < 1) return;
   Frontier& here = states.at[static_cast<size_t>(i)];
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
   for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
     for (const State& below : states.at[static_cast<size_t>(i) + column + 1])
-      place(here, interval, column, below, most);
+      place(here, interval, column, below, limit);
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
   add_heads(chain, end, i, states);
 }
 
 /// A parallel element whose branches are stages of their own, except for what stages below and above take of it.
 void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
-  const Allowed most = allowed(chain, i, end);
+  const Allowed limit = allowed(chain, i, end);
   std::vector<Part> heads{Part{}};
   for (const Part& part : parts_of(chain, i))
     if (i > 0 && row(RowKind::kHead, chain, i, part).columns.size() > 1) heads.push_back(part);
@@ -181,7 +181,7 @@ void PipelineDp::solve_block(int chain, int end, int i, ChainStates& states) {
     Frontier met;
     for (const Below& tail : tails)
       for (const State& below : tail.states)
-        for (const State& state : solve_rest(chain, i, tail.tail, head, below, most)) insert_non_dominated(met, state);
+        for (const State& state : solve_rest(chain, i, tail.tail, head, below, limit)) insert_non_dominated(met, state);
     if (head.none())
       for (const State& state : met) insert_non_dominated(states.at[static_cast<size_t>(i)], state);
     else if (!met.empty()) states.heads[static_cast<size_t>(i)].push_back({head, std::move(met)});
@@ -206,13 +206,13 @@ std::vector<PipelineDp::Part> PipelineDp::parts_of(int chain, int index) const {
 
 std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i, const ChainStates& states) {
   std::vector<Below> found{{Part{}, states.at[static_cast<size_t>(i) + 1]}};
-  const Allowed most = allowed(chain, i, end);
+  const Allowed limit = allowed(chain, i, end);
   for (const Part& part : parts_of(chain, i)) {
     const Row& tail = row(RowKind::kTail, chain, i, part);
     Below below{part, {}};
     for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
       for (const State& state : states.at[static_cast<size_t>(i) + column + 1])
-        place(below.states, tail, column, state, most);
+        place(below.states, tail, column, state, limit);
     if (!below.states.empty()) found.push_back(std::move(below));
   }
   return found;
@@ -220,20 +220,20 @@ std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i,
 
 /// Adds the stages of elements [i, j) that also take a head of the parallel element j.
 void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
-  const Allowed most = allowed(chain, i, end);
+  const Allowed limit = allowed(chain, i, end);
   for (int j = i + 1; j < end; ++j)
     for (const Headed& headed : states.heads[static_cast<size_t>(j)]) {
       const Row& head = row(RowKind::kHead, chain, j, headed.head);
       const size_t column = static_cast<size_t>(j - i);
       if (column >= head.columns.size()) continue;
-      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below, most);
+      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below, limit);
     }
 }
 
 /// What is left of a parallel element without a tail and a head, on top of `below`, whose devices and back pointer the
 /// results include. What they have in flight is what a stage above the element meets, or the stage with the head.
 PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& tail, const Part& head,
-                                            const State& below, const Allowed& most) {
+                                            const State& below, const Allowed& limit) {
   const auto& branches = element(chain, index).branches;
   const auto id_of = [&](int branch) { return branches[static_cast<size_t>(branch)]; };
   const auto size_of = [&](int branch) {
@@ -251,12 +251,12 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   if (same_branch) {
     if (head.cut < tail.cut)
       result =
-          join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight)[static_cast<size_t>(head.cut)], most);
+          join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight)[static_cast<size_t>(head.cut)], limit);
   } else {
-    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight).front(), most);
+    if (tail.cut > 0) result = join(result, solve_chain(id_of(tail.first), tail.cut, below.in_flight).front(), limit);
     if (head.cut > 0) {
       const auto& at = solve_chain(id_of(head.first), size_of(head.first), below.in_flight);
-      result = join(result, at[static_cast<size_t>(head.cut)], most);
+      result = join(result, at[static_cast<size_t>(head.cut)], limit);
     }
   }
   const Part& low = head.none() || (!tail.none() && tail.first <= head.first) ? tail : head;
@@ -265,11 +265,11 @@ PipelineDp::Frontier PipelineDp::solve_rest(int chain, int index, const Part& ta
   for (const Part* part : {&low, &high}) {
     if (part->none()) continue;
     if (next < part->first)
-      result = join(result, solve_branches(chain, index, next, part->first, below.in_flight), most);
+      result = join(result, solve_branches(chain, index, next, part->first, below.in_flight), limit);
     next = std::max(next, part->last);
   }
   const int count = static_cast<int>(branches.size());
-  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.in_flight), most);
+  if (next < count) result = join(result, solve_branches(chain, index, next, count, below.in_flight), limit);
   return result;
 }
 
@@ -279,21 +279,21 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
   const auto key = std::tuple(chain, index, first, last, key_of(below));
   if (const auto found = branch_memo_.find(key); found != branch_memo_.end()) return found->second;
   Frontier result;
-  const Allowed most = allowed(chain, index, index + 1);
+  const Allowed limit = allowed(chain, index, index + 1);
   if (first + 1 == last || !deadline_.passed()) {
     const auto& branches = element(chain, index).branches;
     const int branch = branches[static_cast<size_t>(first)];
     const int size = static_cast<int>(space_.chains[static_cast<size_t>(branch)].elements.size());
     const Frontier alone = solve_chain(branch, size, below).front();
     if (first + 1 == last) result = alone;
-    else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below), most);
+    else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below), limit);
     State start{.in_flight = below};
     for (int next = first + 2; next <= last; ++next) {
       const Row& group = row(RowKind::kGroup, chain, index, {first, next, 0});
       if (group.columns.empty()) break;
       Frontier together;
-      place(together, group, 0, start, most);
-      if (next < last) together = join(together, solve_branches(chain, index, next, last, below), most);
+      place(together, group, 0, start, limit);
+      if (next < last) together = join(together, solve_branches(chain, index, next, last, below), limit);
       for (const State& state : together) insert_non_dominated(result, state);
     }
   }
@@ -343,12 +343,12 @@ std::optional<std::vector<FoundStage>> PipelineDp::probe(double t, const SearchL
   return trace_back(best->back_pointer);
 }
 
-std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double most, const SearchLimits& limits) {
+std::optional<PipelineDp::Answer> PipelineDp::smallest(double guess, double max_t, const SearchLimits& limits) {
   // Upward in steps that grow, so that rows stay short.
   double t = std::max(guess, std::numeric_limits<double>::min());
   std::optional<std::vector<FoundStage>> found = probe(t, limits);
-  for (double factor = 1.1; !found && t < most && !deadline_.passed(); factor = std::min(factor * 1.3, 4.0)) {
-    t = std::min(t * factor, most);
+  for (double factor = 1.1; !found && t < max_t && !deadline_.passed(); factor = std::min(factor * 1.3, 4.0)) {
+    t = std::min(t * factor, max_t);
     found = probe(t, limits);
   }
   if (!found) return std::nullopt;

@@ -52,12 +52,12 @@ class PipelineDp {
   std::optional<std::vector<FoundStage>> probe(double t, const SearchLimits& limits);
 
   /// The smallest t, of those that a stage has, at which probe finds a plan, and the plan. `guess` is where to start
-  /// (a bound is good). Nothing where there is none at any t up to `most`.
+  /// (a bound is good). Nothing where there is none at any t up to `max_t`.
   struct Answer {
     double t = 0;
     std::vector<FoundStage> stages;
   };
-  std::optional<Answer> smallest(double guess, double most, const SearchLimits& limits);
+  std::optional<Answer> smallest(double guess, double max_t, const SearchLimits& limits);
 
   /// A lower estimate of the memory that is missing: the least that any stage refused for memory alone has lacked since
   /// the last probe, bytes; infinity where none was refused.
@@ -104,14 +104,14 @@ class PipelineDp {
   };
   Allowed allowed(int chain, int first, int last) const;
   /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
-  void place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& most);
+  void place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& limit);
   bool dominates(const State& a, const State& b) const;
   bool is_dominated(const Frontier& frontier, const State& state) const;
   bool insert_non_dominated(Frontier& frontier, const State& state) const;
   /// Two parts beside each other, still without a back pointer.
   State join(const State& a, const State& b) const;
   void set_back_pointers(State& both, const State& a, const State& b);
-  Frontier join(const Frontier& a, const Frontier& b, const Allowed& most);
+  Frontier join(const Frontier& a, const Frontier& b, const Allowed& limit);
 
   const std::vector<Frontier>& solve_chain(int chain, int end, const cost::InFlightDemand& below);
   void solve_position(int chain, int end, int i, ChainStates& states);
@@ -120,7 +120,7 @@ class PipelineDp {
   void add_heads(int chain, int end, int i, ChainStates& states);
   Frontier solve_branches(int chain, int element, int first, int last, const cost::InFlightDemand& below);
   Frontier solve_rest(int chain, int element, const Part& tail, const Part& head, const State& below,
-                      const Allowed& most);
+                      const Allowed& limit);
   std::vector<Part> parts_of(int chain, int element) const;
   std::vector<FoundStage> trace_back(int back_pointer) const;
   const SearchElement& element(int chain, int index) const;

@@ -25,12 +25,6 @@ class TreeSpace {
   }
 
  private:
-  double weight_of(const SpTree& tree) const {
-    double weight = 0;
-    for (size_t group : tree.vertices()) weight += groups_.weight[group];
-    return weight;
-  }
-
   SearchElement whole(const SpTree& tree) const {
     SearchElement element;
     for (size_t group : tree.vertices())
@@ -43,7 +37,7 @@ class TreeSpace {
     SearchChain chain;
     double last_weight = smallest_;
     const auto append = [&](const SpTree& child) {
-      const double weight = weight_of(child);
+      const double weight = weight_of(child, groups_.weight);
       const bool is_small = weight < smallest_;
       SearchElement element = whole(child);
       if (child.kind == SpTree::Kind::kParallel && !is_small)
@@ -109,18 +103,18 @@ NodeGroups group_nodes(const ir::PlanGraph& graph) {
     if (sets.find(from) != sets.find(to)) between.emplace(sets.find(from), sets.find(to));
   std::vector<uint32_t> roots = topological_order(count, {between.begin(), between.end()});
   std::erase_if(roots, [&](uint32_t node) { return sets.find(node) != node; });
-  std::vector<size_t> item_of_root(count, 0);
-  for (size_t group = 0; group < roots.size(); ++group) item_of_root[roots[group]] = group;
+  std::vector<size_t> group_of_root(count, 0);
+  for (size_t group = 0; group < roots.size(); ++group) group_of_root[roots[group]] = group;
   NodeGroups groups;
   groups.nodes.resize(roots.size());
   groups.graph.resize(roots.size());
   groups.weight.resize(roots.size(), 0);
   for (size_t i = 0; i < count; ++i) {
-    const size_t group = item_of_root[sets.find(static_cast<uint32_t>(i))];
+    const size_t group = group_of_root[sets.find(static_cast<uint32_t>(i))];
     groups.nodes[group].push_back(PlanNodeId(i));
     groups.weight[group] += cost::cheapest_seconds_per_sample(graph.nodes[PlanNodeId(i)], graph.batch);
   }
-  for (const auto& [from, to] : between) groups.graph[item_of_root[from]].push_back(item_of_root[to]);
+  for (const auto& [from, to] : between) groups.graph[group_of_root[from]].push_back(group_of_root[to]);
   for (std::vector<size_t>& next : groups.graph) std::sort(next.begin(), next.end());
   return groups;
 }

@@ -7,6 +7,9 @@
 //   4. some whole branches of a parallel block (two or more; one branch is a chain of its own).
 // "Some" branches are consecutive in the block's order. So a join shares a stage with the branch that feeds it most,
 // and a fork with one that it feeds.
+//
+// Example: a -> (b1 -> b2 | c | d) -> e. {a} and {a, b1, b2, c, d} are stages of kind 1, {b2, e} and {c, d, e} of kind
+// 2, {a, b1} of kind 3, {c, d} of kind 4; {b1, b2} is one of kind 1 in the branch's own chain.
 
 #include <vector>
 

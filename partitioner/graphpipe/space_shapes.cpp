@@ -121,12 +121,6 @@ class Describer {
   std::map<PlanValueId, size_t> outside_;
 };
 
-double weight_of(const SpTree& tree, const std::vector<double>& weight) {
-  double sum = 0;
-  for (size_t item : tree.vertices()) sum += weight[item];
-  return sum;
-}
-
 }  // namespace
 
 void find_shapes(const ir::PlanGraph& graph, SearchSpace& space) {
@@ -138,9 +132,9 @@ void find_shapes(const ir::PlanGraph& graph, SearchSpace& space) {
 }
 
 size_t widest(const SpTree& tree) {
-  size_t most = tree.kind == SpTree::Kind::kParallel ? tree.children.size() : 1;
-  for (const SpTree& child : tree.children) most = std::max(most, widest(child));
-  return most;
+  size_t width = tree.kind == SpTree::Kind::kParallel ? tree.children.size() : 1;
+  for (const SpTree& child : tree.children) width = std::max(width, widest(child));
+  return width;
 }
 
 SpTree in_lanes(const SpTree& tree, size_t lanes, const std::vector<double>& weight) {
@@ -158,9 +152,9 @@ SpTree in_lanes(const SpTree& tree, size_t lanes, const std::vector<double>& wei
   std::vector<std::vector<size_t>> lane(lanes);
   std::vector<double> load(lanes, 0);
   for (size_t child : order) {
-    const size_t least = static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-    lane[least].push_back(child);
-    load[least] += weights[child];
+    const size_t lightest = static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin());
+    lane[lightest].push_back(child);
+    load[lightest] += weights[child];
   }
   std::vector<SpTree> trees;
   for (auto& members : lane) {

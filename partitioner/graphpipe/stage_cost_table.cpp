@@ -23,10 +23,10 @@ constexpr size_t kManyCounts = 32;
 constexpr double kCountStep = 1.25;
 
 /// Replica counts of which each gives a smaller largest share than the one before.
-std::vector<int> useful_counts(int64_t micro_batch, int most) {
+std::vector<int> useful_counts(int64_t micro_batch, int max_count) {
   std::vector<int> counts;
   int64_t last = std::numeric_limits<int64_t>::max();
-  for (int d = 1; d <= std::min<int64_t>(most, micro_batch); ++d) {
+  for (int d = 1; d <= std::min<int64_t>(max_count, micro_batch); ++d) {
     const int64_t share = item_size(micro_batch, static_cast<size_t>(d));
     if (share < last) counts.push_back(d);
     last = share;
@@ -251,20 +251,20 @@ void StageEvaluator::change(PlanValueId id, ValueState to) {
 
 double StageEvaluator::min_time_per_sample() const {
   const bool may_be_whole = columns_ > counts_ || scope_ == ir::SampleScope::kBatch;
-  double least = may_be_whole ? per_sample(batch_column_, graph_.batch) : kInfinity;
-  if (scope_ == ir::SampleScope::kBatch) return least;
+  double shortest = may_be_whole ? per_sample(batch_column_, graph_.batch) : kInfinity;
+  if (scope_ == ir::SampleScope::kBatch) return shortest;
   const size_t counts = scope_ == ir::SampleScope::kEach ? counts_ : 1;
-  for (size_t i = 0; i < counts; ++i) least = std::min(least, per_sample(i, micro_batch_));
-  return least;
+  for (size_t i = 0; i < counts; ++i) shortest = std::min(shortest, per_sample(i, micro_batch_));
+  return shortest;
 }
 
 double StageEvaluator::min_work_per_sample(PlanNodeId node) const {
-  double least = kInfinity;
+  double smallest = kInfinity;
   for (size_t i = 0; i < columns_; ++i) {
     const double samples = static_cast<double>((i < counts_ ? micro_batch_ : graph_.batch).count);
-    least = std::min(least, replicas_[i] * node_seconds_.row(node.index())[i] / samples);
+    smallest = std::min(smallest, replicas_[i] * node_seconds_.row(node.index())[i] / samples);
   }
-  return least;
+  return smallest;
 }
 
 size_t StageEvaluator::counts() const {

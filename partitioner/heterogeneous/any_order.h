@@ -1,6 +1,9 @@
 #pragma once
 // Searches hand out devices in the order of their ids, which matters where devices differ in speed or memory. Here a
 // planner is asked with several orders of the devices, and with the fastest kinds of device alone.
+//
+// Example: fast devices 0 and 1, slow devices 2 and 3. On one link the orders are 0 1 2 3, 3 2 1 0 and 0 3 1 2, then
+// come 0 1 alone and 2 3 alone. On two hosts of two devices 0 3 1 2 is left out: it would put 0 and 3 on one host.
 
 #include <vector>
 

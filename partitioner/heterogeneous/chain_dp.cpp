@@ -150,11 +150,11 @@ class ChainDp {
         mixes_(all_mixes(classes, bunch)) {}
 
   void run(Deadline& deadline, Candidates& found) {
-    const double least = pass(kInfinity);
-    if (!std::isfinite(least)) return;
+    const double bottleneck = pass(kInfinity);
+    if (!std::isfinite(bottleneck)) return;
     for (const double slack : kSlacks) {
       if (deadline.passed()) return;
-      if (!std::isfinite(pass(least * slack * (1 + 1e-12)))) continue;
+      if (!std::isfinite(pass(bottleneck * slack * (1 + 1e-12)))) continue;
       std::vector<DeviceId> devices;
       const std::vector<FoundStage> stages = collect(devices);
       found.add(stages, devices);
@@ -255,14 +255,14 @@ void search_line(const PlanRequest& request, const SearchChain& line, const std:
   std::vector<ir::PlanGraph> by_kind;
   for (int kind = 0; kind < request.graph->kind_count(); ++kind) by_kind.push_back(graph_on_kind(*request.graph, kind));
   if (by_kind.empty()) by_kind.push_back(*request.graph);
-  const size_t most = request.replication ? request.cluster->devices.size() : 1;
+  const size_t max_replicas = request.replication ? request.cluster->devices.size() : 1;
   for (const Samples size : micro_batch_sizes(request)) {
     if (deadline.passed()) return;
     std::vector<RunTable> tables;
     for (const ir::PlanGraph& graph : by_kind) {
-      StageEvaluator evaluator(graph, *request.cluster, size, 1, static_cast<int>(most),
+      StageEvaluator evaluator(graph, *request.cluster, size, 1, static_cast<int>(max_replicas),
                                {.shard_optimizer_state = request.shard_optimizer_state});
-      tables.emplace_back(line, evaluator, most);
+      tables.emplace_back(line, evaluator, max_replicas);
     }
     ChainDp(line, tables, size, classes, bunch).run(deadline, found);
   }

@@ -64,6 +64,8 @@ std::vector<DeviceId> by_memory(const ir::Cluster& cluster, std::vector<DeviceId
 
 /// An order that puts stages with much traffic next to each other: edges, those with the most bytes per step first,
 /// join stages into paths, and the paths follow one another.
+/// Example: 0 -> (1 | 2) -> 3, 4 MiB over 0 -> 2 and 1 -> 3, 1 MiB over the others. The first two edges make the paths
+/// 0 2 and 1 3, which the others cannot extend: the order is 0 2 1 3.
 std::vector<StageId> by_traffic(const ir::StageGraph& stages) {
   std::map<std::pair<StageId, StageId>, double> bytes;
   const double batch = static_cast<double>(stages.batch.count);

@@ -167,10 +167,10 @@ class HillClimb {
     order.resize(std::min(order.size(), kBusiest));
     return order;
   }
-  std::vector<StageId> idlest(size_t most) const {
+  std::vector<StageId> idlest(size_t count) const {
     std::vector<StageId> order = by_load();
     std::reverse(order.begin(), order.end());
-    order.resize(std::min(order.size(), most));
+    order.resize(std::min(order.size(), count));
     return order;
   }
 

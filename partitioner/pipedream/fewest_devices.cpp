@@ -26,9 +26,9 @@ void FewestDevices::append(size_t set, int used) {
   bucket.words.insert(bucket.words.end(), words, words + sets_.sets().width());
 }
 
-void FewestDevices::start(double most) {
-  max_seconds_ = most;
-  inverse_ = 1 / (most * (1 + kFewestRounding));
+void FewestDevices::start(double max_seconds) {
+  max_seconds_ = max_seconds;
+  inverse_ = 1 / (max_seconds * (1 + kFewestRounding));
   ended_ = false;
   steps_.assign(sets_.size(), {});
   traffic_replicas_.assign(sets_.size(), 1);
@@ -70,13 +70,13 @@ void FewestDevices::reach(size_t to) {
   steps_[to].used = max_used + 1;
   if (to != last) traffic_replicas_[to] = needed(2 * sets_.leaving(to) / limits_.bandwidth);
   if (traffic_replicas_[to] > (limits_.replication ? limits_.devices : 1)) return;
-  const int least = needed(sets_.seconds(to));
-  for (int used = 0; used + 1 < steps_[to].used && steps_[to].used > least; ++used) try_bucket(to, used);
+  const int min_used = needed(sets_.seconds(to));
+  for (int used = 0; used + 1 < steps_[to].used && steps_[to].used > min_used; ++used) try_bucket(to, used);
   if (steps_[to].used <= max_used) append(to, steps_[to].used);
 }
 
-std::optional<FoundPipeline> FewestDevices::within(double most) {
-  start(most);
+std::optional<FoundPipeline> FewestDevices::within(double max_seconds) {
+  start(max_seconds);
   for (size_t to = 1; to < sets_.size(); ++to) {
     if (to % 64 == 0 && (checks_ > limits_.max_pairs || deadline_.passed())) {
       ended_ = true;

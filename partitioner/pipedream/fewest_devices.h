@@ -16,9 +16,9 @@ class FewestDevices {
   FewestDevices(const PricedDownsets& sets, const PipelineLimits& limits, Deadline& deadline)
       : sets_(sets), limits_(limits), deadline_(deadline) {}
 
-  /// A pipeline with stages of at most `most` seconds on as few devices as there is one for; nothing where that is more
+  /// A pipeline with stages of at most `max_seconds` on as few devices as there is one for; nothing where that is more
   /// than the limits have, or where the deadline or the limit of pairs ended the search.
-  std::optional<FoundPipeline> within(double most);
+  std::optional<FoundPipeline> within(double max_seconds);
   bool ended() const { return ended_; }
   int64_t pairs() const { return pairs_; }
   /// Pairs that were looked at, whether nested or not.
@@ -38,7 +38,7 @@ class FewestDevices {
     /// Devices up to the downset; more than there are where no pipeline ends at it.
     int used = 0;
   };
-  void start(double most);
+  void start(double max_seconds);
   void reach(size_t to);
   void try_bucket(size_t to, int used);
   void append(size_t set, int used);

@@ -34,7 +34,7 @@ MultiLevelDp::MultiLevelDp(const PricedDownsets& sets, const LevelLimits& limits
   double links = 1, units_around = 1;
   useful_.resize(limits_.levels.size());
   for (size_t level = limits_.levels.size(); level > 0; --level) {
-    useful_[level - 1] = limits_.most * units_around * (1 + kLevelRounding);
+    useful_[level - 1] = limits_.max_seconds * units_around * (1 + kLevelRounding);
     units_around *= limits_.levels[level - 1].count;
   }
   for (const auto& level : limits_.levels) {

@@ -18,7 +18,7 @@ struct LevelLimits {
   bool replication = true, use_fewer = false;
   CostModel model;
   /// Only pipelines with a smaller bottleneck are looked for.
-  double most = kInfinity;
+  double max_seconds = kInfinity;
 };
 
 struct FoundLevels {

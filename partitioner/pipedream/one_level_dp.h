@@ -51,10 +51,10 @@ class OneLevelDp {
   OneLevelDp(const PricedDownsets& sets, const PipelineLimits& limits, Deadline& deadline)
       : sets_(sets), limits_(limits), deadline_(deadline) {}
 
-  /// The best pipeline with a bottleneck below `most` seconds (or equal to it, where `bound` is lower), or nothing;
+  /// The best pipeline with a bottleneck below `max_seconds` (or equal to it, where `bound` is lower), or nothing;
   /// raises bound() from `bound`, which is proven already, as far as is proven on the way. Of pipelines that are
   /// equally good the one whose last cuts come first in the order of the downsets.
-  std::optional<FoundPipeline> best(double most, double bound);
+  std::optional<FoundPipeline> best(double max_seconds, double bound);
   /// No pipeline over these downsets is faster. Seconds.
   double bound() const { return bound_; }
   int64_t pairs() const { return pairs_; }
@@ -63,19 +63,19 @@ class OneLevelDp {
 
  private:
   bool ended() { return gave_up() || deadline_.passed(); }
-  /// Lowers `most` and raises the bound with pipelines of the fewest devices. Returns whether they meet.
-  bool close_in(double& most, std::optional<FoundPipeline>& best);
-  bool use_all_devices(FoundPipeline& pipeline, double most) const;
-  std::optional<FoundPipeline> within(double most, double good);
-  void open_windows(double most);
-  void reach(size_t to, double most);
-  void extend(size_t from, size_t to, int least, int largest, double most);
+  /// Lowers `max_seconds` and raises the bound with pipelines of the fewest devices. Returns whether they meet.
+  bool close_in(double& max_seconds, std::optional<FoundPipeline>& best);
+  bool use_all_devices(FoundPipeline& pipeline, double max_seconds) const;
+  std::optional<FoundPipeline> within(double max_seconds, double good);
+  void open_windows(double max_seconds);
+  void reach(size_t to, double max_seconds);
+  void extend(size_t from, size_t to, int min_replicas, int max_replicas, double max_seconds);
   double stage_seconds(size_t from, size_t to, int replicas) const {
     return partitioner::stage_seconds(sets_, limits_, from, to, replicas);
   }
   bool checks_memory() const { return std::isfinite(limits_.memory) && limits_.model.memory != MemoryRule::kNone; }
   bool fits(size_t from, size_t to, int used, int replicas) const;
-  int needed(double seconds, double most) const;
+  int needed(double seconds, double max_seconds) const;
   double& value(size_t set, int used) { return values_[offsets_[set] + static_cast<size_t>(used - low_[set])]; }
   FoundPipeline pipeline_to_the_end();
 

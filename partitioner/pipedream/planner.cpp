@@ -103,7 +103,7 @@ class PipeDream {
   }
 
   // A bottleneck that every pipeline stays below.
-  double most() const {
+  double max_seconds() const {
     double seconds = 0, bytes = 0;
     for (uint32_t layer = 0; layer < prices_.size(); ++layer) {
       seconds += prices_.seconds[layer];
@@ -160,7 +160,7 @@ class PipeDream {
   double search_pipeline(const SetTable& cuts, Deadline& deadline) {
     const PricedDownsets sets(prices_, cuts, model_.traffic);
     OneLevelDp search(sets, pipeline_limits_, deadline);
-    const auto pipeline = search.best(found_ ? found_->seconds : most(), bound_);
+    const auto pipeline = search.best(found_ ? found_->seconds : max_seconds(), bound_);
     answer_.states = std::max(answer_.states, static_cast<int64_t>(sets.size()) - 1);
     answer_.pairs += search.pairs();
     if (pipeline) keep(sets, pipeline->seconds, pipeline->stages, {});
@@ -218,7 +218,7 @@ class PipeDream {
             .replication = request_.replication,
             .use_fewer = request_.use_fewer,
             .model = model_,
-            .most = found_ ? found_->seconds : kInfinity};
+            .max_seconds = found_ ? found_->seconds : kInfinity};
   }
 
   bool is_small(const SetTable& sets) const {

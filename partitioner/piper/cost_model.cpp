@@ -10,9 +10,9 @@
 namespace graphpipe::partitioner {
 namespace {
 
-std::vector<int> divisors(int64_t number, int64_t most) {
+std::vector<int> divisors(int64_t number, int64_t limit) {
   std::vector<int> found;
-  for (int64_t d = 1; d <= std::min(number, most); ++d)
+  for (int64_t d = 1; d <= std::min(number, limit); ++d)
     if (number % d == 0) found.push_back(static_cast<int>(d));
   return found;
 }
@@ -42,7 +42,7 @@ void PiperCosts::collect_degrees(const UnitPrices& prices) {
 void PiperCosts::collect_variants(const UnitPrices& prices) {
   variant_start_ = {0};
   for (uint32_t layer = 0; layer < prices.size(); ++layer) {
-    double least = kInfinity;
+    double cheapest = kInfinity;
     for (const int degree : degrees_) {
       const std::span<const ir::NodeAlternative> ways = alternatives_of(prices.node(layer), degree);
       const size_t first = variants_.size(), count = ways.size();
@@ -64,11 +64,11 @@ void PiperCosts::collect_variants(const UnitPrices& prices) {
           });
       for (size_t i = first; i < variants_.size(); ++i) {
         uniform_ = uniform_ && variants_[i].weights == variants_[first].weights;
-        least = std::min(least, degree * variants_[i].seconds);
+        cheapest = std::min(cheapest, degree * variants_[i].seconds);
       }
       variant_start_.push_back(variants_.size());
     }
-    min_work_.push_back(least);
+    min_work_.push_back(cheapest);
   }
 }
 
@@ -105,14 +105,14 @@ void PiperCosts::collect_syncs(const UnitPrices& prices) {
   for (uint32_t layer = 0; layer < prices.size(); ++layer)
     for (size_t link = link_start_[layer]; link < link_start_[layer + 1]; ++link)
       for (size_t degree = 0; degree < degrees_.size(); ++degree) {
-        double least = kInfinity, most = 0;
+        double smallest = kInfinity, largest = 0;
         for (const Option& option : options_of(layer, degree)) {
-          least = std::min(least, sync(link, degree, option.variant));
-          most = std::max(most, sync(link, degree, option.variant));
+          smallest = std::min(smallest, sync(link, degree, option.variant));
+          largest = std::max(largest, sync(link, degree, option.variant));
         }
-        if (least > most) continue;  // the node lacks the degree
-        uniform_ = uniform_ && least == most;
-        charges_[link * degrees_.size() + degree] = 2 * (links_[link].bytes + least);
+        if (smallest > largest) continue;  // the node lacks the degree
+        uniform_ = uniform_ && smallest == largest;
+        charges_[link * degrees_.size() + degree] = 2 * (links_[link].bytes + smallest);
       }
 }
 
@@ -165,14 +165,14 @@ VariantChoice PiperCosts::choose(std::span<const uint32_t> layers, size_t degree
     choice.variants.push_back(fast->variant);
     seconds += time_of(*fast);
     memory += memory_of(*fast);
-    double least = memory_of(*fast);
+    double smallest = memory_of(*fast);
     for (const Option& option : options)
       if (memory_of(option) < memory_of(*fast)) {
         savings.push_back({time_of(option) - time_of(*fast), memory_of(*fast) - memory_of(option)});
         changes.push_back({position, option.variant});
-        least = std::min(least, memory_of(option));
+        smallest = std::min(smallest, memory_of(option));
       }
-    min_memory += least;
+    min_memory += smallest;
   }
   Cover cover{.possible = true};
   if (memory > options_.memory) {
@@ -208,9 +208,9 @@ void PiperStage::add(uint32_t layer) {
       sums.weights += options.front().weights;
       sums.per_item += options.front().per_item;
       sums.fixed += options.front().fixed;
-      double least = kInfinity;
-      for (const auto& option : options) least = std::min(least, option.per_item + option.fixed);
-      sums.min_memory += least;
+      double smallest = kInfinity;
+      for (const auto& option : options) smallest = std::min(smallest, option.per_item + option.fixed);
+      sums.min_memory += smallest;
     }
     for (size_t link = first; link < last; ++link)
       sums.cut += inside_[costs_.links_[link].other] ? -costs_.charge(costs_.links_[link].mate, degree)

@@ -1,5 +1,5 @@
 #pragma once
-// What a stage costs in Piper's terms (Tarnawski, Narayanan, Phanishayee, NeurIPS 2021): layers run with a
+// What a stage costs by Piper's model (Tarnawski, Narayanan, Phanishayee, NeurIPS 2021): layers run with a
 // tensor-parallel degree t and one of a few variants (plain, with recomputation), stages have d replicas.
 //
 //   seconds of a micro-batch = [ sum p + cut / B + 4 (d - 1) sum w / (N B) ] / d

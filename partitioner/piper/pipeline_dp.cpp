@@ -58,10 +58,10 @@ class PiperDp {
     result_.objective = known.objective;
     result_.pairs = known.pairs;
     result_.bound = min_piper_bottleneck(costs_);
-    const double least = result_.bound;
+    const double initial_bound = result_.bound;
     for (double slack = 0.01; !stopped_ && result_.stages.empty() && result_.bound < kInfinity; slack *= 4) {
-      const bool is_last = slack > 1e4 || least == 0;
-      if (!try_limit(is_last ? kInfinity : std::max(least * (1 + slack), result_.bound)) && is_last) break;
+      const bool is_last = slack > 1e4 || initial_bound == 0;
+      if (!try_limit(is_last ? kInfinity : std::max(initial_bound * (1 + slack), result_.bound)) && is_last) break;
     }
     // Limits near the bound are quick to refute, those near the best objective are not: so the limits go up from the
     // bound in steps that double.
@@ -130,9 +130,9 @@ class PiperDp {
     for (size_t degree = 0; degree < costs_.degrees().size(); ++degree) {
       const PiperStage::Sums& sums = stage_.sums(degree);
       if (sums.missing > 0 || max_of_degree_[degree] == 0 || sums.min_memory > costs_.options().memory) continue;
-      const double least = sums.seconds / max_of_degree_[degree];
-      if (least > limit_) {
-        beyond_ = std::min(beyond_, least);
+      const double min_seconds = sums.seconds / max_of_degree_[degree];
+      if (min_seconds > limit_) {
+        beyond_ = std::min(beyond_, min_seconds);
         continue;
       }
       alive = true;
@@ -146,13 +146,13 @@ class PiperDp {
     ++tries_;
     const Point after = points_[to][index];
     const int width = costs_.degrees()[degree];
-    const int most = std::min((costs_.options().devices - after.devices) / width, max_replicas_ - after.replicas);
-    const double least = sums.seconds + costs_.seconds_of_cut(sums.cut);
+    const int available = std::min((costs_.options().devices - after.devices) / width, max_replicas_ - after.replicas);
+    const double min_seconds = sums.seconds + costs_.seconds_of_cut(sums.cut);
     const auto replicas = costs_.replicas();
-    auto it = std::ranges::lower_bound(replicas, least / limit_ * (1 - kSame), {},
+    auto it = std::ranges::lower_bound(replicas, min_seconds / limit_ * (1 - kSame), {},
                                        [](int d) { return static_cast<double>(d); });
-    if (it != replicas.begin()) beyond_ = std::min(beyond_, std::max(least / *(it - 1), limit_ * (1 + kSame)));
-    for (; it != replicas.end() && *it <= most; ++it) {
+    if (it != replicas.begin()) beyond_ = std::min(beyond_, std::max(min_seconds / *(it - 1), limit_ * (1 + kSame)));
+    for (; it != replicas.end() && *it <= available; ++it) {
       const int d = *it;
       const int64_t items = ceil_div(int64_t{after.replicas} + d, d);
       const double seconds = stage_seconds(from, to, degree, d, items, sums);
@@ -286,9 +286,9 @@ double min_piper_bottleneck(const PiperCosts& costs) {
     work += costs.min_work(layer);
     double alone = kInfinity;
     for (size_t degree = 0; degree < costs.degrees().size(); ++degree) {
-      const int most = costs.max_replicas(degree, costs.options().devices);
-      if (most > 0 && costs.offers(layer, degree))
-        alone = std::min(alone, costs.min_work(layer) / (costs.degrees()[degree] * most));
+      const int max_replicas = costs.max_replicas(degree, costs.options().devices);
+      if (max_replicas > 0 && costs.offers(layer, degree))
+        alone = std::min(alone, costs.min_work(layer) / (costs.degrees()[degree] * max_replicas));
     }
     largest = std::max(largest, alone);
   }

@@ -83,12 +83,12 @@ class MaxLoadDp {
 
   MaxLoadResult run() {
     result_.bound = min_max_load(graph_, options_);
-    const double least = result_.bound;
+    const double initial_bound = result_.bound;
     const double top = options_.below * (1 - kMaxLoadRounding);
-    double slack = top < kInfinity ? std::max((top - least) / 16, least * 1e-3) : least * 0.01;
+    double slack = top < kInfinity ? std::max((top - initial_bound) / 16, initial_bound * 1e-3) : initial_bound * 0.01;
     for (bool is_last = false; !is_last && result_.bound < top; slack *= 2) {
-      double limit = std::max(least + slack, result_.bound);
-      is_last = least == 0 || slack > 1e3 * least || limit >= top;
+      double limit = std::max(initial_bound + slack, result_.bound);
+      is_last = initial_bound == 0 || slack > 1e3 * initial_bound || limit >= top;
       if (is_last) limit = top;
       if (probe(limit)) {
         result_.complete = true;
@@ -229,15 +229,15 @@ MaxLoadResult search_max_load(const MaxLoadGraph& graph, const Lattice& lattice,
 
 double min_max_load(const MaxLoadGraph& graph, const MaxLoadOptions& options) {
   const CpuShare share(graph);
-  double least = 0;
+  double min_load = 0;
   for (const MaxLoadGraph::Node& node : graph.nodes) {
     double alone = options.cpus > 0 ? node.cpu : kInfinity;
     if (node.on_accelerator && options.accelerators > 0) alone = std::min(alone, node.accelerator);
-    least = std::max(least, alone);
+    min_load = std::max(min_load, alone);
   }
   const auto taken_over = [&](double load) { return options.cpus == 0 ? 0.0 : share.within(options.cpus * load); };
   // The smallest load L with work <= accelerators L + what the CPUs take over in L each.
-  double low = least, high = std::max(least, share.total());
+  double low = min_load, high = std::max(min_load, share.total());
   if (options.accelerators == 0) return low;
   const auto suffices = [&](double load) { return share.total() <= options.accelerators * load + taken_over(load); };
   if (suffices(low)) return low;

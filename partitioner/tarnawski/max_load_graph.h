@@ -32,7 +32,7 @@ struct MaxLoadGraph {
   EdgeList edges;
 
   /// The layers of some nodes.
-  std::vector<uint32_t> rows_of(const std::vector<uint32_t>& of) const {
+  std::vector<uint32_t> layers_of(const std::vector<uint32_t>& of) const {
     std::vector<uint32_t> layers;
     for (const uint32_t node : of) layers.insert(layers.end(), nodes[node].layers.begin(), nodes[node].layers.end());
     return layers;

@@ -26,7 +26,7 @@ std::optional<DeviceOfNode> placement_of(const UnitPrices& prices, const ir::Ass
 }
 
 /// Runs of equal work along the order of the nodes; what no accelerator runs goes where `other` has it.
-DeviceOfNode equal_runs(const MaxLoadGraph& graph, int accelerators, const DeviceOfNode& other) {
+DeviceOfNode device_by_share(const MaxLoadGraph& graph, int accelerators, const DeviceOfNode& other) {
   double total = 0, sum = 0;
   for (const MaxLoadGraph::Node& node : graph.nodes) total += node.accelerator;
   DeviceOfNode device_of = other;
@@ -49,7 +49,7 @@ ir::Assignment plan_of_runs(const UnitPrices& prices, const MaxLoadGraph& graph,
     const bool on_cpu = run.device >= static_cast<uint32_t>(accelerators);
     const auto [known, is_new] = number_of.try_emplace(run.device, on_cpu ? next_cpu : next_accelerator);
     if (is_new) ++(on_cpu ? next_cpu : next_accelerator);
-    add_stage(prices, graph.rows_of(run.nodes), on_devices(known->second, 1), {}, plan);
+    add_stage(prices, graph.layers_of(run.nodes), on_devices(known->second, 1), {}, plan);
   }
   return plan;
 }
@@ -61,7 +61,7 @@ std::vector<DeviceOfNode> starts_of(const UnitRequest& request, const Result<Uni
     if (auto start = placement_of(*request.prices, contiguous->plan, graph)) starts.push_back(*std::move(start));
   if (const auto balanced = balanced_placement(graph, options)) {
     starts.push_back(*balanced);
-    starts.push_back(equal_runs(graph, options.accelerators, *balanced));
+    starts.push_back(device_by_share(graph, options.accelerators, *balanced));
   }
   return starts;
 }
@@ -84,9 +84,9 @@ Result<UnitAnswer> plan_non_contiguous(const UnitRequest& request, const Result<
                                .memory = request.machine.memory,
                                .stop = [&] { return deadline.passed(); }};
   const std::vector<DeviceOfNode> starts = starts_of(request, contiguous, graph, options);
-  const double least = min_max_load(graph, options);
+  const double bound = min_max_load(graph, options);
   PlacementResult found;
-  if (!starts.empty()) found = search_placements(graph, options, starts, least);
+  if (!starts.empty()) found = search_placements(graph, options, starts, bound);
   if (found.device_of.empty()) return contiguous;
   found.device_of = with_fewer_crossings(graph, options, std::move(found.device_of));
 
@@ -95,7 +95,7 @@ Result<UnitAnswer> plan_non_contiguous(const UnitRequest& request, const Result<
                     .model = non_contiguous_model()};
   answer.unit = prices.time_unit();
   answer.objective = units * price_plan(prices, answer.plan, request.machine, answer.model).bottleneck;
-  answer.bound = std::min(answer.objective, units * least);
+  answer.bound = std::min(answer.objective, units * bound);
   answer.complete = found.complete;
   if (!answer.complete) answer.stopped = deadline.reason();
   answer.states = contiguous.ok() ? contiguous->states : 0;

@@ -112,13 +112,13 @@ class RunCutter {
   /// afterwards.
   DeviceRun best_run() {
     DeviceRun best;
-    double most = 0;
+    double largest = 0;
     for (uint32_t device = 0; device < left_.size(); ++device) {
       if (left_[device] == 0) continue;
       DeviceRun run{.device = device, .nodes = ready_nodes(device)};
       const double part = static_cast<double>(run.nodes.size()) / static_cast<double>(left_[device]);
-      if (part <= most) continue;
-      most = part;
+      if (part <= largest) continue;
+      largest = part;
       best = std::move(run);
     }
     return best;

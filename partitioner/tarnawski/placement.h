@@ -1,6 +1,10 @@
 #pragma once
 // A device for every node of the fused graph, in any pattern, and the loads that follow, kept up move by move: one move
 // costs O(tensors at the node).
+//
+// Example: a, b and c of 3, 1 and 2 s in a chain, tensors of 1 s between them, a and c on the first accelerator, b on
+// the second: loads of 3 + 2 + 1 + 1 and 1 + 1 + 1 s, two crossings, the runs {a}, {b} and {c}. With b moved to the
+// first the loads are 6 and 0 s, there is no crossing, and all is one run.
 
 #include "partitioner/tarnawski/max_load_dp.h"
 

@@ -91,14 +91,15 @@ class Mutator {
 
   /// Nodes of the same device that tensors connect: mostly a few, at times up to a quarter of all nodes.
   std::vector<uint32_t> part_around(uint32_t node) {
-    const size_t most = 2 + dice_.below(dice_.below(3) > 0 ? 6 : std::min(kLargestPart, graph_.nodes.size() / 4 + 1));
+    const size_t max_size =
+        2 + dice_.below(dice_.below(3) > 0 ? 6 : std::min(kLargestPart, graph_.nodes.size() / 4 + 1));
     const uint32_t device = placement_.device_of(node);
     std::vector<uint32_t> part{node};
     seen_[node] = ++round_;
     for (size_t i = 0; i < part.size(); ++i)
       for (const uint32_t tensor : placement_.tensors_of(part[i]))
         for (const uint32_t near : graph_.tensors[tensor].nodes) {
-          if (part.size() >= most) return part;
+          if (part.size() >= max_size) return part;
           if (placement_.device_of(near) != device || seen_[near] == round_) continue;
           seen_[near] = round_;
           part.push_back(near);
@@ -140,8 +141,8 @@ int compare_sorted(std::vector<double> a, std::vector<double> b) {
 
 class PlacementAnnealing {
  public:
-  PlacementAnnealing(const MaxLoadGraph& graph, const MaxLoadOptions& options, double least)
-      : graph_(graph), options_(options), bound_(least) {
+  PlacementAnnealing(const MaxLoadGraph& graph, const MaxLoadOptions& options, double bound)
+      : graph_(graph), options_(options), bound_(bound) {
     double total = 0;
     for (const MaxLoadGraph::Node& node : graph.nodes) total += node.on_accelerator ? node.accelerator : node.cpu;
     if (total > 0) unit_ = total / (options.accelerators + options.cpus);
@@ -217,9 +218,9 @@ class PlacementAnnealing {
   /// Moves of one node and exchanges of two that make the sorted loads smaller, until there is none.
   void descend() {
     Placement placement(graph_, options_, result_.device_of);
-    const int64_t most = result_.tried + kMaxMoves;
+    const int64_t max_tried = result_.tried + kMaxMoves;
     bool improved = true;
-    while (improved && result_.tried < most && !must_stop()) {
+    while (improved && result_.tried < max_tried && !must_stop()) {
       improved = false;
       for (uint32_t node = 0; node < graph_.nodes.size() && !must_stop(); ++node)
         improved |= improve_node(placement, node);
@@ -268,15 +269,15 @@ class PlacementAnnealing {
 }  // namespace
 
 PlacementResult search_placements(const MaxLoadGraph& graph, const MaxLoadOptions& options,
-                                  const std::vector<DeviceOfNode>& starts, double least) {
+                                  const std::vector<DeviceOfNode>& starts, double bound) {
   GP_CHECK(!starts.empty());
-  return PlacementAnnealing(graph, options, least).run(starts);
+  return PlacementAnnealing(graph, options, bound).run(starts);
 }
 
 DeviceOfNode with_fewer_crossings(const MaxLoadGraph& graph, const MaxLoadOptions& options, DeviceOfNode device_of) {
   Placement placement(graph, options, std::move(device_of));
   DeviceOfNode best = placement.all();
-  const double most = placement.largest_load() * (1 + kSameLoad);
+  const double max_load = placement.largest_load() * (1 + kSameLoad);
   int64_t fewest = placement.crossings();
   PlacementDice dice(0);
   Mutator mutator(graph, placement, dice);
@@ -287,7 +288,7 @@ DeviceOfNode with_fewer_crossings(const MaxLoadGraph& graph, const MaxLoadOption
     if (move % kMovesBetweenRefreshes == 0) placement.refresh();
     if (move % (moves / kHalvings + 1) == 0 && move > 0) loss /= 2;
     const int64_t before = placement.crossings();
-    if (!mutator.change() || placement.largest_load() > most || placement.overflow() > 0 ||
+    if (!mutator.change() || placement.largest_load() > max_load || placement.overflow() > 0 ||
         static_cast<double>(placement.crossings() - before) > loss * dice.exponential()) {
       mutator.take_back();
       continue;
@@ -307,17 +308,17 @@ std::optional<DeviceOfNode> balanced_placement(const MaxLoadGraph& graph, const 
   std::vector<double> loads(static_cast<size_t>(options.accelerators + options.cpus), 0);
   DeviceOfNode device_of(graph.nodes.size(), 0);
   for (const uint32_t node : order) {
-    double least = kInfinity;
+    double smallest = kInfinity;
     for (uint32_t device = 0; device < loads.size(); ++device) {
       const bool is_cpu = device >= accelerators;
       if (!is_cpu && !graph.nodes[node].on_accelerator) continue;
       const double load = loads[device] + (is_cpu ? graph.nodes[node].cpu : graph.nodes[node].accelerator);
-      if (load >= least) continue;
-      least = load;
+      if (load >= smallest) continue;
+      smallest = load;
       device_of[node] = device;
     }
-    if (least == kInfinity) return std::nullopt;
-    loads[device_of[node]] = least;
+    if (smallest == kInfinity) return std::nullopt;
+    loads[device_of[node]] = smallest;
   }
   return device_of;
 }

@@ -21,10 +21,10 @@ struct PlacementResult {
   int64_t tried = 0;
 };
 
-/// Improves on `starts`, which may exceed the memory, and on placements of its own making. `least`: a proven bound, at
+/// Improves on `starts`, which may exceed the memory, and on placements of its own making. `bound`: a proven bound, at
 /// which it ends. The result is never worse than a start that fits. Needs: can_run for every node of the starts.
 PlacementResult search_placements(const MaxLoadGraph& graph, const MaxLoadOptions& options,
-                                  const std::vector<DeviceOfNode>& starts, double least);
+                                  const std::vector<DeviceOfNode>& starts, double bound);
 
 /// The same loads at most, with fewer devices at each tensor: what the objective does not see, and a schedule does.
 DeviceOfNode with_fewer_crossings(const MaxLoadGraph& graph, const MaxLoadOptions& options, DeviceOfNode device_of);

@@ -34,7 +34,7 @@ ir::Assignment plan_of(const UnitRequest& request, const MaxLoadGraph& graph, co
   ir::Assignment plan;
   int next_accelerator = 0, next_cpu = request.machine.devices();
   for (const MaxLoadStage& chosen : stages)
-    add_stage(*request.prices, graph.rows_of(chosen.nodes),
+    add_stage(*request.prices, graph.layers_of(chosen.nodes),
               on_devices(chosen.on_cpu ? next_cpu++ : next_accelerator++, 1), {}, plan);
   return plan;
 }

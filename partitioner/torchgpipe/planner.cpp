@@ -17,9 +17,10 @@ constexpr int64_t kMaxBalanceMoves = 10'000'000;
 class Balance {
  public:
   Balance(const std::vector<int64_t>& costs, size_t parts) : parts_(parts) {
-    const auto [least, most] = std::ranges::minmax(costs);
+    const auto [smallest, largest] = std::ranges::minmax(costs);
     for (const int64_t cost : costs) {
-      const double share = most > least ? static_cast<double>(cost - least) / static_cast<double>(most - least) : 0;
+      const double share =
+          largest > smallest ? static_cast<double>(cost - smallest) / static_cast<double>(largest - smallest) : 0;
       costs_.push_back(share);
     }
     for (size_t i = 1; i < parts; ++i) ends_.push_back(costs.size() / parts * i);
@@ -33,13 +34,13 @@ class Balance {
       size_t heaviest = 0;
       for (size_t i = 0; i < parts_; ++i)
         if (blocks_[i] >= blocks_[heaviest]) heaviest = i;
-      const double most = blocks_[heaviest];
+      const double largest = blocks_[heaviest];
       // As long as no move reaches the heaviest block, its value stays as it is.
       for (size_t moved = parts_; moved != heaviest; ++moves) {
         const auto lightest = static_cast<size_t>(std::ranges::min_element(blocks_) - blocks_.begin());
         const bool is_late = deadline != nullptr && moves % 64 == 0 && deadline->passed();
         const bool is_stuck = heaviest < lightest ? ends_[lightest - 1] == 0 : ends_[lightest] == costs_.size();
-        if (most <= blocks_[lightest] + 1 || moves >= kMaxBalanceMoves || is_late || is_stuck) return sorted_ends();
+        if (largest <= blocks_[lightest] + 1 || moves >= kMaxBalanceMoves || is_late || is_stuck) return sorted_ends();
         if (heaviest < lightest) {
           moved = lightest - 1;
           --ends_[moved];

@@ -28,9 +28,9 @@ int64_t min_item(const StageGraph& graph, const ir::StageChoice& choice) {
 
 ItemTime item_time(const StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
-  const int64_t least = min_item(graph, stage.choice);
-  if (least == 0) return {};
-  const double samples = static_cast<double>(least);
+  const int64_t min_samples = min_item(graph, stage.choice);
+  if (min_samples == 0) return {};
+  const double samples = static_cast<double>(min_samples);
   ItemTime time{.forward = stage.forward.at(samples)};
   if (!stage.has_backward) return time;
   time.input_gradient = stage.input_gradient.at(samples);
@@ -40,11 +40,11 @@ ItemTime item_time(const StageGraph& graph, StageId id) {
 
 /// The least latency between a replica of one stage and one of the other.
 double min_latency(const StageGraph& graph, const ir::Cluster& cluster, const ir::StageEdge& edge) {
-  double least = kInfinity;
+  double shortest = kInfinity;
   for (const ir::DeviceId from : graph.stages[edge.from].choice.devices)
     for (const ir::DeviceId to : graph.stages[edge.to].choice.devices)
-      least = std::min(least, from == to ? 0.0 : cluster.link(from, to).latency.count);
-  return least;
+      shortest = std::min(shortest, from == to ? 0.0 : cluster.link(from, to).latency.count);
+  return shortest;
 }
 
 /// The least that a stage's ramps take, whatever its items are: a gradient of weights that is a pass of its own keeps

@@ -20,15 +20,15 @@ struct Updates {
 /// Updates of the whole schedule: those of the replica that makes the most.
 Updates updates_of(const Schedule& schedule) {
   std::map<std::pair<int32_t, int32_t>, Updates> steps;
-  Updates most;
+  Updates max_updates;
   for (const ir::Program& program : schedule.programs)
     for (const Action& action : program.actions) {
       if (action.op != ActionOp::kStep) continue;
       Updates& updates = steps[{action.stage, action.replica}];
       updates.samples = std::max(updates.samples, action.range.size());
-      if (++updates.count > most.count) most = updates;
+      if (++updates.count > max_updates.count) max_updates = updates;
     }
-  return most;
+  return max_updates;
 }
 
 int64_t actions_of(const Schedule& schedule) {

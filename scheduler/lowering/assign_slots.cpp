@@ -31,9 +31,9 @@ int max_alive(const std::vector<Life>& lives, ItemIndex first, ItemIndex last) {
     changes.push_back({lives[static_cast<size_t>(item)].last + 1, -1});
   }
   std::sort(changes.begin(), changes.end());
-  int alive = 0, most = 0;
-  for (const auto& [position, change] : changes) most = std::max(most, alive += change);
-  return most;
+  int alive = 0, peak = 0;
+  for (const auto& [position, change] : changes) peak = std::max(peak, alive += change);
+  return peak;
 }
 
 /// Whether items that share a slot of the ring live one after the other, in their own order.

@@ -89,7 +89,7 @@ class Walker {
     if (ir::is_receive(action.op)) return {received(action), Bytes(0)};
     if (!ir::is_compute(action.op)) return {};
     const ir::FunctionMemory& function = function_of(items_.of(action), action.op, gradients_.are_new(action));
-    return {function.most, function.left - function.most};
+    return {function.peak, function.left - function.peak};
   }
 
   MemoryChange change_within_item(const Action& action) const {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/lowering/updates.h"
@@ -17,14 +16,9 @@ namespace {
 
 /// The samples after which all stages are at the start of a round.
 Result<int64_t> common_update_round(const StageGraph& graph, std::string_view policy) {
-  int64_t common = 1;
-  for (const ir::Stage& stage : graph.stages) {
-    common = std::lcm(common, stage.choice.samples_of_turns());
-    if (common > graph.batch.count)
-      return refused(policy, text("the micro-batches of the stages meet only after ", common, " samples"),
-                     "use micro-batch sizes that divide each other, or a larger batch");
-  }
-  return common;
+  if (const auto common = common_round(graph, UseK::kNo, graph.batch.count)) return *common;
+  return refused(policy, text("the micro-batches of the stages meet only after more than ", graph.batch, " samples"),
+                 "use micro-batch sizes that divide each other, or a larger batch");
 }
 
 /// Per stage: the samples that its replicas begin before their first backward, less one round.
@@ -115,9 +109,9 @@ Result<Schedule> item_after_item(const PolicyRequest& request, const char* polic
 }
 
 /// A multiple of the common round that, where there are several steps, divides a step.
-int64_t shortest_update(const StageGraph& graph, int64_t most, int64_t common) {
+int64_t shortest_update(const StageGraph& graph, int64_t max_in_flight, int64_t common) {
   const int64_t batch = graph.batch.count / graph.batches;
-  int64_t update = round_up(most, common);
+  int64_t update = round_up(max_in_flight, common);
   while (graph.batches > 1 && update < batch && batch % update != 0) update += common;
   return update;
 }
@@ -146,13 +140,13 @@ Result<Schedule> order_2bw(const PolicyRequest& request) {
   const IdMap<StageId, Samples> in_flight = numbers_of(request);
   GP_TRY(const Schedule compute, one_forward_one_backward(request.graph, in_flight, "2bw"));
   GP_TRY(const int64_t common, common_update_round(request.graph, "2bw"));
-  int64_t most = 0;
-  for (const Samples number : in_flight) most = std::max(most, number.count);
-  const int64_t update =
-      request.choices.update.count > 0 ? request.choices.update.count : shortest_update(request.graph, most, common);
-  if (update % common != 0 || update < most)
-    return refused("2bw", text("updates of ", update, " samples with up to ", most, " in flight"),
-                   text("use a multiple of ", common, " samples that is at least ", most));
+  int64_t max_in_flight = 0;
+  for (const Samples number : in_flight) max_in_flight = std::max(max_in_flight, number.count);
+  const int64_t update = request.choices.update.count > 0 ? request.choices.update.count
+                                                          : shortest_update(request.graph, max_in_flight, common);
+  if (update % common != 0 || update < max_in_flight)
+    return refused("2bw", text("updates of ", update, " samples with up to ", max_in_flight, " in flight"),
+                   text("use a multiple of ", common, " samples that is at least ", max_in_flight));
   const int64_t batch = request.graph.batch.count / request.graph.batches;
   if (request.choices.update.count > batch)
     return refused("2bw", text("updates of ", update, " samples are longer than the batch of ", batch),

@@ -14,23 +14,23 @@ namespace {
 struct Candidate {
   Schedule order;
   /// Its step without contention, which is no longer than the simulated one.
-  Ticks least;
+  Ticks min_makespan;
 };
 
 Candidate candidate_of(const PolicyRequest& request, Schedule order) {
   RelaxedTimes relaxed(request.graph, request.cluster, order, fine_ticks_per_second(request.graph));
   const std::optional<RelaxedTimes::Score> score = relaxed.score();
   const Ticks never(std::numeric_limits<int64_t>::max());
-  return {.order = std::move(order), .least = score ? score->makespan : never};
+  return {.order = std::move(order), .min_makespan = score ? score->makespan : never};
 }
 
-/// The best order by simulation; of equal ones the first by `least`.
+/// The best order by simulation; of equal ones the first by `min_makespan`.
 std::optional<Schedule> best_of(const PolicyRequest& request, std::vector<Candidate> candidates) {
-  std::ranges::stable_sort(candidates, {}, &Candidate::least);
+  std::ranges::stable_sort(candidates, {}, &Candidate::min_makespan);
   std::optional<Schedule> best;
   std::optional<OrderScore> best_score;
   for (Candidate& candidate : candidates) {
-    if (best_score && best_score->excess == Bytes(0) && candidate.least > best_score->makespan) break;
+    if (best_score && best_score->excess == Bytes(0) && candidate.min_makespan > best_score->makespan) break;
     const std::optional<OrderScore> score = score_order(request.graph, request.cluster, candidate.order);
     if (!score || (best_score && *best_score <= *score)) continue;
     best_score = score;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "cost/in_flight.h"
 #include "cost/memory.h"
@@ -55,6 +56,19 @@ int64_t items_per_replica(const StageGraph& graph, StageId stage, Samples sample
   const int64_t micro_batches = std::max<int64_t>(1, ceil_div(samples.count, choice.micro_batch.count));
   if (choice.mode == ir::ReplicaMode::kSplit) return micro_batches;
   return ceil_div(micro_batches, static_cast<int64_t>(choice.devices.size()));
+}
+
+int64_t round_of(const ir::Stage& stage, UseK use_k) {
+  return stage.choice.samples_of_turns() * (use_k == UseK::kYes ? stage.choice.k : 1);
+}
+
+std::optional<int64_t> common_round(const StageGraph& graph, UseK use_k, int64_t limit) {
+  int64_t common = 1;
+  for (const ir::Stage& stage : graph.stages) {
+    common = std::lcm(common, round_of(stage, use_k));
+    if (common > limit) return std::nullopt;
+  }
+  return common;
 }
 
 }  // namespace graphpipe::scheduler

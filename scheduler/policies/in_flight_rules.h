@@ -1,6 +1,8 @@
 #pragma once
 // Where policies take their in-flight numbers from: the request, the latency-aware rule of cost/in_flight.h, or depth.
 
+#include <optional>
+
 #include "scheduler/policies/policies.h"
 
 namespace graphpipe::scheduler {
@@ -16,6 +18,11 @@ enum class UseK : uint8_t { kNo, kYes };
 /// used), a stage the least multiple of b that is at least n(j) + max(r, r(j)) over the stages j that it feeds. With
 /// equal sizes that is b times the longest path to a sink. Round robin counts one item per replica.
 IdMap<StageId, Samples> depth_in_flight(const StageGraph& graph, UseK use_k);
+
+/// The samples of a stage's round: what its replicas take in turn, k times where k is used.
+int64_t round_of(const ir::Stage& stage, UseK use_k);
+/// The samples after which all stages are at the start of a round; nothing where these are more than `limit`.
+std::optional<int64_t> common_round(const StageGraph& graph, UseK use_k, int64_t limit);
 
 /// PipeDream's numbers: a stage's replicas, each with one item, and below it the longest path counted the same; in
 /// samples. With one replica per stage that is the depth.

@@ -15,6 +15,8 @@ namespace {
 /// Raises warm-ups until no list deadlocks. Each round gives every starving list as many micro-batches more as the one
 /// that lacks the fewest, before which nothing could move; it ends because with all forwards first no deadlock is
 /// possible.
+/// Example: a, with micro-batches of one sample and a warm-up of one, feeds b, with micro-batches of two. Behind F0 a
+/// waits for its B0, and b for F1 of a. One forward is missing: with a warm-up of two a's list does not deadlock.
 Schedule merge_raising(const StageGraph& graph, IdMap<StageId, ListRule> rules) {
   while (true) {
     StageOrders orders(graph.stages.size());

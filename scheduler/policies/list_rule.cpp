@@ -18,8 +18,8 @@ std::vector<Action> action_list(const std::vector<Action>& forwards, const std::
   run_forwards(backwards.empty() ? static_cast<int64_t>(forwards.size()) : std::max<int64_t>(1, rule.warm_up));
   while (next_backward < backwards.size()) {
     // Never more backwards than forwards have run: with few forwards before them a round of k may be cut short.
-    const size_t most = std::min(backwards.size(), next_forward);
-    for (int64_t count = 0; count < rule.k && next_backward < most; ++count) {
+    const size_t max_backwards = std::min(backwards.size(), next_forward);
+    for (int64_t count = 0; count < rule.k && next_backward < max_backwards; ++count) {
       list.push_back(backwards[next_backward++]);
       if (!rule.split) continue;
       list.back().op = ActionOp::kInputGradient;

@@ -6,6 +6,7 @@
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "scheduler/lowering/insert_transfers.h"
+#include "scheduler/policies/in_flight_rules.h"
 #include "scheduler/simulate/simulate.h"
 #include "support/digraph.h"
 #include "support/integer_math.h"
@@ -19,31 +20,19 @@ constexpr int kMaxSimulations = 60;
 /// Ticks are rounded and periods come from differences.
 constexpr double kTolerance = 1e-4;
 
-int64_t round_of(const ir::Stage& stage) { return stage.choice.samples_of_turns() * stage.choice.k; }
-
 /// Raises numbers to the smallest with which no stage deadlocks with those below it (GraphPipe's deadlock inequality):
 /// the orders would get that many anyway.
 IdMap<StageId, Samples> without_deadlock(const StageGraph& graph, IdMap<StageId, Samples> numbers) {
   for (size_t index = numbers.size(); index-- > 0;) {
     const StageId stage(index);
-    const int64_t b = graph.stages[stage].choice.micro_batch.count, round = round_of(graph.stages[stage]);
+    const int64_t b = graph.stages[stage].choice.micro_batch.count, round = round_of(graph.stages[stage], UseK::kYes);
     for (const StageId reader : graph.successors(stage)) {
-      const int64_t least = numbers[reader].count + round - std::gcd(round, round_of(graph.stages[reader]));
-      numbers[stage] = std::max(numbers[stage], Samples(round_up(least, b)));
+      const int64_t min_samples =
+          numbers[reader].count + round - std::gcd(round, round_of(graph.stages[reader], UseK::kYes));
+      numbers[stage] = std::max(numbers[stage], Samples(round_up(min_samples, b)));
     }
   }
   return numbers;
-}
-
-/// The samples after which all stages are at the start of a round; 0 where that is too long.
-int64_t common_round(const StageGraph& graph) {
-  constexpr int64_t kLongest = 1024;
-  int64_t common = 1;
-  for (const ir::Stage& stage : graph.stages) {
-    common = std::lcm(common, round_of(stage));
-    if (common > kLongest) return 0;
-  }
-  return common;
 }
 
 int64_t items_in(const StageGraph& graph, int64_t batch) {
@@ -65,9 +54,9 @@ double step_seconds(const PolicyRequest& request, int64_t batch, const IdMap<Sta
 }
 
 int64_t largest(const IdMap<StageId, Samples>& numbers) {
-  int64_t most = 0;
-  for (const Samples number : numbers) most = std::max(most, number.count);
-  return most;
+  int64_t max_samples = 0;
+  for (const Samples number : numbers) max_samples = std::max(max_samples, number.count);
+  return max_samples;
 }
 
 /// A local search: raises in-flight numbers as long as the simulated period falls. Example: a feeds b, forwards and
@@ -142,10 +131,11 @@ class Raiser {
 
 double steady_period(const PolicyRequest& request, const IdMap<StageId, Samples>& numbers,
                      const OrderByNumbers& order) {
-  const int64_t round = common_round(request.graph);
-  if (round == 0) return 0;
+  constexpr int64_t kLongestRound = 1024;
+  const std::optional<int64_t> round = common_round(request.graph, UseK::kYes, kLongestRound);
+  if (!round) return 0;
   // The first half fills the pipeline; what a longer step adds is steady.
-  const int64_t batch = round * (2 * largest(numbers) / round + 8);
+  const int64_t batch = *round * (2 * largest(numbers) / *round + 8);
   if (items_in(request.graph, 2 * batch) > kMaxItems) return 0;
   const double shorter = step_seconds(request, batch, numbers, order);
   const double longer = step_seconds(request, 2 * batch, numbers, order);

@@ -19,9 +19,9 @@ struct Evaluation {
   Timeline timeline;
 };
 
-/// Scores the order. Nothing if it cannot run, or if it is not better than `least` even with memory left out.
+/// Scores the order. Nothing if it cannot run, or if it is not better than `best` even with memory left out.
 std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
-                                   const OrderScore* least = nullptr) {
+                                   const OrderScore* best = nullptr) {
   Result<Schedule> lowered = insert_transfers(graph, compute);
   if (!lowered.ok()) return std::nullopt;
   Evaluation result{.score = {}, .schedule = *std::move(lowered), .timeline = {}};
@@ -32,7 +32,7 @@ std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& c
   result.score.makespan = result.timeline.makespan;
   for (const auto& spans : result.timeline.spans)
     for (const Span span : spans) result.score.ends += span.end;
-  if (least != nullptr && !(result.score < *least)) return std::nullopt;
+  if (best != nullptr && !(result.score < *best)) return std::nullopt;
   const MemoryOptions options{.optimizer_state_per_weight_byte = graph.optimizer_state_per_weight_byte};
   const std::vector<DeviceMemory> memory = memory_of(graph, result.schedule, options);
   for (size_t p = 0; p < memory.size(); ++p)

@@ -29,6 +29,10 @@ std::vector<VBlock> first_slots(int64_t ranks) {
   return blocks;
 }
 
+/// Moves each action, in the order of the slots, to the earliest free slot after what it needs; a forward only as far
+/// as its rank stays within the peak.
+/// Example: two ranks. Rank 0 has the first micro-batch's forwards in slots 7 and 10 and its backwards in 11 and 20,
+/// rank 1 in 8, 9 and 16, 18; they move to 0, 3 and 4, 10 on rank 0, to 1, 2 and 6, 8 on rank 1.
 class Tightener {
  public:
   Tightener(int64_t ranks, int64_t micro_batches) {

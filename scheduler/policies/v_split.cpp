@@ -3,6 +3,10 @@
 // it needs, as long as no rank holds more than before. The second time weight gradients are wherever a slot is free.
 // The first slots are those of docs/schedules.md, section 2.6, for even and odd numbers of ranks alike; lists to
 // compare with are published for even ones only.
+//
+// Example: V-Min on two ranks. Rank 0 has the first micro-batch's forwards in slots 0 and 3 and its input gradients in
+// 4 and 7, rank 1 in 1, 2 and 5, 6; each micro-batch follows six slots behind the one before. So in steady state rank 0
+// uses slots 0, 1, 3 and 4 of every six, and two weight gradients fill 2 and 5.
 
 #include <algorithm>
 

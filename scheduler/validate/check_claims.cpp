@@ -124,13 +124,13 @@ Diagnostics check_delayed_updates(const Tables& tables) {
   return problems;
 }
 
-Diagnostics check_live_versions(const Tables& tables, int most) {
+Diagnostics check_live_versions(const Tables& tables, int max_versions) {
   for (size_t p = 0; p < tables.schedule.programs.size(); ++p) {
     const std::vector<int> held = ir::held_versions(tables.schedule.programs[p]);
-    const auto over = std::find_if(held.begin(), held.end(), [&](int count) { return count > most; });
+    const auto over = std::find_if(held.begin(), held.end(), [&](int count) { return count > max_versions; });
     if (over != held.end())
       return {tables.problem(static_cast<int>(p), static_cast<int>(over - held.begin()),
-                             text("makes weight version number ", *over, " at once, ", most, " are claimed"),
+                             text("makes weight version number ", *over, " at once, ", max_versions, " are claimed"),
                              "free versions earlier, or make updates longer")};
   }
   return {};

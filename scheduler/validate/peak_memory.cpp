@@ -129,7 +129,7 @@ class ProgramMemory {
   /// As counted over the code of its stage: the peak while it runs, then what it leaves, up to the item's end.
   void add_counted(std::vector<Lifetime>& own, size_t at, size_t last) {
     const ir::FunctionMemory& function = function_at(at);
-    own.push_back({during(at), behind(at), function.most});
+    own.push_back({during(at), behind(at), function.peak});
     own.push_back({behind(at), behind(last), function.left});
   }
 

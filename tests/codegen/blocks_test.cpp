@@ -166,16 +166,16 @@ std::vector<Call> calls_in(const std::string& code, const std::map<std::string, 
 
 TEST_CASE("ranges cover all steps in order, none is too long, and repeated ones do the same") {
   for (const size_t layers : {1, 3, 20, 41})
-    for (const size_t most : {7, 30, 100}) {
+    for (const size_t max_steps : {7, 30, 100}) {
       CAPTURE(layers);
-      CAPTURE(most);
+      CAPTURE(max_steps);
       const ir::Graph graph = chain(layers);
       const std::vector<codegen::Step> steps = forward_steps(graph);
       size_t next = 0;
-      for (const PartRange& range : codegen::part_ranges(graph, steps, most)) {
+      for (const PartRange& range : codegen::part_ranges(graph, steps, max_steps)) {
         CHECK(range.begin == next);
         CHECK(range.end > range.begin);
-        CHECK(range.end - range.begin <= most);
+        CHECK(range.end - range.begin <= max_steps);
         next = range.end;
       }
       CHECK(next == steps.size());

@@ -64,16 +64,16 @@ TEST_CASE("parts hand on what later parts read, and each place is emptied by its
   const codegen::StageCut& cut = (*cuts)[ir::StageId(0)];
   const codegen::SlotLayout layout = codegen::lay_out_slots(*graph, cut);
   const auto param_of = ir::params_of_values(*graph);
-  for (size_t most : {1, 2, 3, 100}) {
-    CAPTURE(most);
+  for (size_t max_steps : {1, 2, 3, 100}) {
+    CAPTURE(max_steps);
     const std::vector<codegen::Step>& steps = cut.steps.weight_gradient;
     const auto split =
-        codegen::split_function(*graph, steps, layout.weight_gradient, codegen::part_ranges(*graph, steps, most));
-    CHECK(split.parts.size() == (steps.size() + most - 1) / most);
+        codegen::split_function(*graph, steps, layout.weight_gradient, codegen::part_ranges(*graph, steps, max_steps));
+    CHECK(split.parts.size() == (steps.size() + max_steps - 1) / max_steps);
     std::set<codegen::Place> filled;
     for (const codegen::Load& load : layout.weight_gradient.loads) filled.insert(load.place);
     for (const codegen::FunctionPart& part : split.parts) {
-      CHECK(part.steps.size() <= most);
+      CHECK(part.steps.size() <= max_steps);
       std::set<ir::ValueId> known;
       for (const codegen::Load& load : part.loads) {
         CHECK(filled.contains(load.place));

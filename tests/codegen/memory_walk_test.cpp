@@ -41,8 +41,8 @@ ir::Graph summed_rows(bool transposes) {
 
 TEST_CASE("a reshape counts where it copies") {
   const int64_t x = 2 * 6 * 4, y = 2 * 4;
-  CHECK(item_of(summed_rows(false), 2).forward.most == Bytes(x + y));
-  CHECK(item_of(summed_rows(true), 2).forward.most == Bytes(x + x));
+  CHECK(item_of(summed_rows(false), 2).forward.peak == Bytes(x + y));
+  CHECK(item_of(summed_rows(true), 2).forward.peak == Bytes(x + x));
   for (const bool transposes : {false, true})
     CHECK_MESSAGE(item_of(summed_rows(transposes), 2).forward.left == Bytes(0), "nobody reads on");
 }
@@ -58,8 +58,8 @@ TEST_CASE("a slice is a view, and a copy where it turns rows round") {
     return std::move(make.graph);
   };
   const int64_t x = 2 * 6 * 4, y = 2 * 4;
-  CHECK(item_of(sliced(0, 5, 1), 2).forward.most == Bytes(x + y));
-  CHECK(item_of(sliced(-1, INT64_MIN, -1), 2).forward.most == Bytes(x + x));
+  CHECK(item_of(sliced(0, 5, 1), 2).forward.peak == Bytes(x + y));
+  CHECK(item_of(sliced(-1, INT64_MIN, -1), 2).forward.peak == Bytes(x + x));
 }
 
 TEST_CASE("one product: its data, its result and the gradient of its weight") {
@@ -71,7 +71,7 @@ TEST_CASE("one product: its data, its result and the gradient of its weight") {
   CHECK(item.weight_gradients == Bytes(4 * 3 * 4));
   // The backward reads x, y and the label again; the loss and its scale are two numbers.
   CHECK(item.forward.left == Bytes(8 * (4 + 3 + 3) * 4 + 2 * 4));
-  CHECK(item.first_weight_gradient.most >= item.weight_gradient.most);
+  CHECK(item.first_weight_gradient.peak >= item.weight_gradient.peak);
   CHECK(item.first_weight_gradient.left == item.weight_gradient.left);
 }
 
@@ -96,13 +96,13 @@ namespace {
 
 /// Whether the events of a function come to what it takes most and to what it leaves.
 bool adds_up(const ir::FunctionMemory& function, Bytes sums) {
-  Bytes held, most;
+  Bytes held, peak;
   for (const ir::MemoryEvent& event : function.events) {
     const bool is_scratch = event.storage == ir::MemoryEvent::kScratch;
-    most = std::max(most, held + (event.taken ? event.bytes : Bytes(0)));
+    peak = std::max(peak, held + (event.taken ? event.bytes : Bytes(0)));
     if (!is_scratch) held += event.taken ? event.bytes : Bytes(0) - event.bytes;
   }
-  return most == function.most && held == function.left + sums;
+  return peak == function.peak && held == function.left + sums;
 }
 
 }  // namespace
@@ -125,20 +125,20 @@ TEST_CASE("cut anywhere, an item leaves nothing but what it hands on") {
                            joined = memories.item(stage, Samples(2), true);
       for (const auto part : {&ir::ItemMemory::forward, &ir::ItemMemory::again, &ir::ItemMemory::input_gradient,
                               &ir::ItemMemory::weight_gradient, &ir::ItemMemory::first_weight_gradient}) {
-        CHECK((small.*part).most >= std::max(Bytes(0), (small.*part).left));
+        CHECK((small.*part).peak >= std::max(Bytes(0), (small.*part).left));
         CHECK(adds_up(small.*part, part == &ir::ItemMemory::first_weight_gradient ? small.weight_gradients : Bytes(0)));
       }
-      CHECK(large.forward.most >= small.forward.most);
+      CHECK(large.forward.peak >= small.forward.peak);
       CHECK(small.weight_gradients == large.weight_gradients);
       CHECK(small.first_weight_gradient.left == small.weight_gradient.left);
-      CHECK_MESSAGE(small.first_weight_gradient.most <= small.weight_gradient.most + small.weight_gradients,
+      CHECK_MESSAGE(small.first_weight_gradient.peak <= small.weight_gradient.peak + small.weight_gradients,
                     "the sums are all that the first makes beside");
       // The stash of a forward lies there at the start of the backward, and all that it does not hand on is gone.
       CHECK(small.forward.left + small.again.left >= Bytes(0));
       CHECK(small.input_gradient.left + small.weight_gradient.left == small.backward.left);
-      CHECK(small.backward.most ==
-            std::max(small.input_gradient.most, small.input_gradient.left + small.weight_gradient.most));
-      if (seed % 2 == 1) CHECK_MESSAGE(joined.backward.most <= small.backward.most, "along a chain tensors go sooner");
+      CHECK(small.backward.peak ==
+            std::max(small.input_gradient.peak, small.input_gradient.left + small.weight_gradient.peak));
+      if (seed % 2 == 1) CHECK_MESSAGE(joined.backward.peak <= small.backward.peak, "along a chain tensors go sooner");
       CHECK(joined.backward.left == small.backward.left);
     }
   }
@@ -148,6 +148,6 @@ TEST_CASE("a stage that recomputes keeps its inputs alone") {
   const ir::Graph graph = trained(mlp(), "cross_entropy", "logits");
   const ir::ItemMemory kept = item_of(graph, 8), recomputed = item_of(graph, 8, true);
   CHECK(recomputed.forward.left < kept.forward.left);
-  CHECK(kept.again.most == Bytes(0));
+  CHECK(kept.again.peak == Bytes(0));
   CHECK(recomputed.forward.left + recomputed.again.left >= kept.forward.left);
 }

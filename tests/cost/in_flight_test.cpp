@@ -98,16 +98,16 @@ TEST_CASE("laws: never below a round, never a deadlock, never above the batch, f
                         .hop_seconds = 0.5 * static_cast<double>(random() % 4)});
     const int64_t batch = 64;
     const auto slow = rule(predecessors, stages, 4, batch), fast = rule(predecessors, stages, 2, batch);
-    const auto least = rule(predecessors, stages, std::numeric_limits<double>::infinity(), batch);
+    const auto fewest = rule(predecessors, stages, std::numeric_limits<double>::infinity(), batch);
     for (size_t i = 0; i < count; ++i) {
       CHECK(slow[i] <= fast[i]);
-      CHECK(least[i] <= slow[i]);
-      CHECK(least[i] >= std::min(batch, stages[i].round()));
+      CHECK(fewest[i] <= slow[i]);
+      CHECK(fewest[i] >= std::min(batch, stages[i].round()));
       CHECK(fast[i] <= batch);
       CHECK(fast[i] % stages[i].micro_batch == 0);
       for (size_t p : predecessors[i])
-        CHECK(least[p] >=
-              std::min(batch, least[i] + stages[p].round() - std::gcd(stages[p].round(), stages[i].round())));
+        CHECK(fewest[p] >=
+              std::min(batch, fewest[i] + stages[p].round() - std::gcd(stages[p].round(), stages[i].round())));
     }
   }
 }

@@ -16,13 +16,13 @@ std::string refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a stage graph says what it wants and leaves out the rest") {
-  const auto least = parse_stage_dag(R"({"predecessors": [[], [0]], "noted": [1, 2]})");
-  REQUIRE(least.ok());
-  CHECK(least->micro_batch_size == std::vector<int64_t>{1, 1});
-  CHECK(least->k == std::vector<int>{1, 1});
-  CHECK(least->batch == 0);
-  CHECK(least->forward.empty());
-  CHECK_FALSE(least->latency.has_value());
+  const auto minimal = parse_stage_dag(R"({"predecessors": [[], [0]], "noted": [1, 2]})");
+  REQUIRE(minimal.ok());
+  CHECK(minimal->micro_batch_size == std::vector<int64_t>{1, 1});
+  CHECK(minimal->k == std::vector<int>{1, 1});
+  CHECK(minimal->batch == 0);
+  CHECK(minimal->forward.empty());
+  CHECK_FALSE(minimal->latency.has_value());
   const auto full = parse_stage_dag(R"({"predecessors": [[], [0], [0, 1]], "micro_batch_size": [1, 2, 4], "k": 2,
       "batch": 16, "cost_per_sample": {"forward": 1, "backward": [2, 2, 3]}, "latency": 0.5})");
   REQUIRE(full.ok());

@@ -264,7 +264,7 @@ TEST_CASE("what would depend on how many places are picked is refused by name") 
 }
 
 TEST_CASE("where data decide how large a tensor is, the number that does is named") {
-  const std::string most = R"(g (float[N,5] x) => (float[N,M,4] y) {
+  const std::string masked = R"(g (float[N,5] x) => (float[N,M,4] y) {
     zero = Constant<value_float = 0.0>()
     marked = Greater(x, zero)
     ones = Cast<to = 7>(marked)
@@ -272,10 +272,10 @@ TEST_CASE("where data decide how large a tensor is, the number that does is name
     counts = ReduceSum<keepdims = 0>(ones, axes)
     most = ReduceMax<keepdims = 0>(counts)
     )";
-  const auto range = import_text(most + R"(first = Constant<value_int = 0>() one = Constant<value_int = 1>()
+  const auto range = import_text(masked + R"(first = Constant<value_int = 0>() one = Constant<value_int = 1>()
     [places] y = Range(first, most, one) })");
   CHECK(reports(range.problems(), Code::kUnresolvedShape, "its bound 'most' depends on data"));
-  const auto shape = import_text(most + R"(n = Shape<end = 1>(x) at = Constant<value_ints = [0]>()
+  const auto shape = import_text(masked + R"(n = Shape<end = 1>(x) at = Constant<value_ints = [0]>()
     wide = Unsqueeze(most, at) four = Constant<value_ints = [4]>()
     [size] shape = Concat<axis = 0>(n, wide, four)
     y = ConstantOfShape(shape) })");

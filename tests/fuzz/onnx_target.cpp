@@ -432,8 +432,8 @@ std::string mutate_onnx(std::string_view input, Dice& dice) {
       model.opset_import_size() == 0)
     return std::string(input);
   // Changes move nodes about, and with them what the mutator has found.
-  const size_t most = dice.below(4) == 0 ? 16 : 4;
-  for (size_t changes = 1 + dice.below(most); changes > 0; --changes) Mutator(model, dice).change();
+  const size_t max_changes = dice.below(4) == 0 ? 16 : 4;
+  for (size_t changes = 1 + dice.below(max_changes); changes > 0; --changes) Mutator(model, dice).change();
   return model.SerializeAsString();
 }
 

@@ -23,8 +23,8 @@ struct Tally {
 };
 
 void sweep(const pb::OpSchema& schema, Dice& dice, Tally& tally) {
-  const int most = std::min(schema.max_input(), schema.min_input() + 2);
-  for (int inputs = 0; inputs <= most; ++inputs) {
+  const int max_inputs = std::min(schema.max_input(), schema.min_input() + 2);
+  for (int inputs = 0; inputs <= max_inputs; ++inputs) {
     for (const NodePlace place : {NodePlace::kTopLevel, NodePlace::kFunction, NodePlace::kIfBody}) {
       const pb::ModelProto model = one_operator_model(schema, inputs, place, dice);
       if (const char* kept = std::getenv("GRAPHPIPE_SWEEP_KEEP")) std::ofstream(kept) << model.SerializeAsString();

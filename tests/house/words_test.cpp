@@ -21,13 +21,16 @@ struct StrangeWord {
   std::string say;
 };
 
+/// What stands before a variable's name: a word that may also be English is looked for in declarations alone.
+const std::string kDeclared = R"(\b(int|u?int\d+_t|double|float|size_t|auto|Samples|Bytes|Ticks)[&*]* )";
+
 const std::vector<StrangeWord>& strange_words() {
   static const std::vector<StrangeWord> words = {
       {"circle", R"((in a|of a|no) circle\b)", "cycle, or deadlock"},
       {"of stages", R"(\brows? of stages\b)", "chain, or linear pipeline"},
       {"way through", R"(\b(shortest|longest) way through\b)", "critical path, or pipeline latency"},
-      {"most", R"(\bkMost|\bmost_[a-z]|\bmost_\b)", "kMax, max_"},
-      {"least", R"(\bkLeast|\bleast_[a-z])", "kMin, min_"},
+      {"most", kDeclared + R"(most_?\b|\bkMost|\bmost_[a-z]|\bmost_\b)", "kMax, max_, or the largest"},
+      {"least", kDeclared + R"(least_?\b|\bkLeast|\bleast_[a-z])", "kMin, min_, or the smallest"},
       {"bay", R"(\bbays?\b)", "staging buffers, or slots"},
       {"parcel", R"(\bparcel(s|ed)?\b)", "pending message"},
       {"judg", R"(\bjudg(e|es|ed|ing|ement)\b|\bjudges?_|_judges?\b|\bjudged_)", "check, or validate"},
@@ -88,6 +91,15 @@ TEST_CASE("replaced words are found with their inflections, and within names") {
     CHECK_MESSAGE(found_in(line).size() == 1, line);
   for (const std::string line : {"the paper's case study", "innermost_first", "at least one", "<circle cx=\"1\"/>",
                                  "written by hand", "student", "abaya"})
+    CHECK_MESSAGE(found_in(line).empty(), line);
+}
+
+TEST_CASE("words that are English too are found where they name a variable") {
+  for (const std::string line :
+       {"const double most = 2;", "size_t least_;", "auto& most = at(0);", "f(int64_t most);", "const Bytes least(7);"})
+    CHECK_MESSAGE(found_in(line).size() == 1, line);
+  for (const std::string line :
+       {"At most, least of all", "an int at least", "int64_t at most", "double the most bytes", "the most double"})
     CHECK_MESSAGE(found_in(line).empty(), line);
 }
 

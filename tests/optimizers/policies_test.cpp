@@ -69,20 +69,20 @@ const std::map<RunKey, RecordedRun>& recorded_runs() {
 }
 
 double largest(const std::vector<double>& numbers) {
-  double most = 0;
-  for (const double number : numbers) most = std::max(most, std::abs(number));
-  return most;
+  double max_magnitude = 0;
+  for (const double number : numbers) max_magnitude = std::max(max_magnitude, std::abs(number));
+  return max_magnitude;
 }
 
 /// Relative to the largest number that is expected.
 double difference(const std::vector<double>& numbers, const std::vector<double>& expected) {
   REQUIRE(numbers.size() == expected.size());
-  double most = 0;
+  double worst = 0;
   for (size_t i = 0; i < numbers.size(); ++i) {
     REQUIRE(std::isfinite(numbers[i]));
-    most = std::max(most, std::abs(numbers[i] - expected[i]));
+    worst = std::max(worst, std::abs(numbers[i] - expected[i]));
   }
-  return most / largest(expected);
+  return worst / largest(expected);
 }
 
 std::vector<double> numbers_in_file(const Safetensors& file, const std::string& name) {

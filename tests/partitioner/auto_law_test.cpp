@@ -27,28 +27,28 @@ double best_step(const PlanRequest& request) {
 }
 
 void check_fixed_is_no_better(const PlanRequest& free, const ir::Cluster& smaller) {
-  const double least = best_step(free) * (1 - 1e-9);
+  const double min_seconds = best_step(free) * (1 - 1e-9);
   for (int64_t size = 1; size <= free.graph->batch.count; ++size) {
     CAPTURE(size);
     PlanRequest fixed = free;
     fixed.micro_batch = Samples(size);
-    CHECK(best_step(fixed) >= least);
+    CHECK(best_step(fixed) >= min_seconds);
   }
   for (int stages = 1; stages <= static_cast<int>(free.cluster->devices.size()); ++stages) {
     CAPTURE(stages);
     PlanRequest fixed = free;
     fixed.stages = stages;
-    CHECK(best_step(fixed) >= least);
+    CHECK(best_step(fixed) >= min_seconds);
   }
   for (int replicas = 1; replicas <= static_cast<int>(free.cluster->devices.size()); ++replicas) {
     CAPTURE(replicas);
     PlanRequest fixed = free;
     fixed.replicas = {{0, replicas}};
-    CHECK(best_step(fixed) >= least);
+    CHECK(best_step(fixed) >= min_seconds);
   }
   PlanRequest fewer = free;
   fewer.cluster = &smaller;
-  CHECK(best_step(fewer) >= least);
+  CHECK(best_step(fewer) >= min_seconds);
 }
 
 }  // namespace
@@ -79,13 +79,13 @@ TEST_CASE("on the paper's models no size that was better once is better than aut
     const ir::PlanGraph graph = tests::candle_uno(batch);
     const ir::Cluster cluster = tests::summit(devices);
     const PlanRequest free{.graph = &graph, .cluster = &cluster, .threads = 2};
-    const double least = best_step(free) * (1 - 1e-9);
+    const double min_seconds = best_step(free) * (1 - 1e-9);
     for (const int64_t size : sizes) {
       CAPTURE(devices);
       CAPTURE(size);
       PlanRequest fixed = free;
       fixed.micro_batch = Samples(size);
-      CHECK(best_step(fixed) >= least);
+      CHECK(best_step(fixed) >= min_seconds);
     }
   }
 }

@@ -52,14 +52,15 @@ class Families {
 
   /// The scores, from the worst to the best, of the rows of one device per stage that have the smallest bottleneck.
   std::pair<double, double> straight(int stages) {
-    double least = INFINITY;
+    double smallest = INFINITY;
     std::pair<double, double> scores{0, 0};
     for_each_row(stages, [&](const std::vector<uint32_t>& cuts) {
       const double slowest = bottleneck(cuts, devices_ / stages);
       const double found = score(cuts, std::vector<int>(cuts.size(), 1), devices_ / stages, 2);
-      if (slowest < least * (1 - 1e-12)) scores = {found, found};
-      else if (slowest <= least * (1 + 1e-12)) scores = {std::min(scores.first, found), std::max(scores.second, found)};
-      least = std::min(least, slowest);
+      if (slowest < smallest * (1 - 1e-12)) scores = {found, found};
+      else if (slowest <= smallest * (1 + 1e-12))
+        scores = {std::min(scores.first, found), std::max(scores.second, found)};
+      smallest = std::min(smallest, slowest);
     });
     return scores;
   }

@@ -99,9 +99,9 @@ class BruteForce {
   std::vector<Plan> plans;
 
   double best() const {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Plan& plan : plans) least = std::min(least, plan.objective);
-    return least;
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const Plan& plan : plans) smallest = std::min(smallest, plan.objective);
+    return smallest;
   }
   /// Whether some plan has every stage at or below t and, as far as it follows from each stage alone, fits with the
   /// in-flight numbers of the period t.

@@ -19,10 +19,11 @@ double weight(const std::vector<double>& costs, size_t begin, size_t end) {
 
 /// The original's loop, word by word (docs/planners.md, section 4).
 std::vector<size_t> by_definition(const std::vector<int64_t>& raw, size_t parts) {
-  const auto [least, most] = std::ranges::minmax(raw);
+  const auto [smallest, largest] = std::ranges::minmax(raw);
   std::vector<double> costs;
   for (const int64_t cost : raw)
-    costs.push_back(most > least ? static_cast<double>(cost - least) / static_cast<double>(most - least) : 0);
+    costs.push_back(largest > smallest ? static_cast<double>(cost - smallest) / static_cast<double>(largest - smallest)
+                                       : 0);
   std::vector<size_t> ends;
   for (size_t i = 1; i < parts; ++i) ends.push_back(raw.size() / parts * i);
   ends.push_back(raw.size());

@@ -277,15 +277,15 @@ std::vector<RankReport> run_ranks(const TransportEntry& entry, const ReplicatedS
 
 // Two updates; the chunks of a bucket differ by an element, and a rank leaves out one chunk in each half.
 void check_bytes(const ReplicatedStages& plan, size_t stage, const std::vector<RankReport>& ranks) {
-  int64_t fewest = ranks[0].bytes[stage], most = fewest, total = 0;
+  int64_t min_bytes = ranks[0].bytes[stage], max_bytes = min_bytes, total = 0;
   for (const RankReport& report : ranks) {
-    fewest = std::min(fewest, report.bytes[stage]);
-    most = std::max(most, report.bytes[stage]);
+    min_bytes = std::min(min_bytes, report.bytes[stage]);
+    max_bytes = std::max(max_bytes, report.bytes[stage]);
     total += report.bytes[stage];
   }
   const auto buckets = static_cast<int64_t>(buckets_of(plan.entries[stage], plan.replicas()).size());
   CHECK(total == 2 * 2 * (plan.replicas() - 1) * plan.bytes(stage));
-  CHECK(most - fewest <= 2 * 2 * buckets * 8);
+  CHECK(max_bytes - min_bytes <= 2 * 2 * buckets * 8);
 }
 
 }  // namespace

@@ -142,16 +142,16 @@ TEST_CASE("events that a trace has no room for are counted") {
   const PlanTable& table = *plan.programs()[0].plan;
   Channels channels(table, 0, {}, nullptr, 1);
   Gather gather(channels, 1, [] {});
-  for (const size_t most : {size_t{2}, size_t{5}}) {
-    Tracer tracer(most);
+  for (const size_t limit : {size_t{2}, size_t{5}}) {
+    Tracer tracer(limit);
     for (int i = 0; i < 5; ++i) {
       tracer.begin({.stage = 0}, 0, 0);
       tracer.finish(tracer.end(0));
     }
     const std::optional<CollectedTrace> trace = tracer.collect(gather, table);
     REQUIRE(trace);
-    CHECK(trace->dropped == static_cast<int64_t>(5 - most));
-    CHECK(static_cast<size_t>(std::ranges::count(events_of(trace->text), "X", &Event::phase)) == most);
-    CHECK((trace->text.find("later events dropped: 3") != std::string::npos) == (most == 2));
+    CHECK(trace->dropped == static_cast<int64_t>(5 - limit));
+    CHECK(static_cast<size_t>(std::ranges::count(events_of(trace->text), "X", &Event::phase)) == limit);
+    CHECK((trace->text.find("later events dropped: 3") != std::string::npos) == (limit == 2));
   }
 }

@@ -214,13 +214,13 @@ TEST_CASE("every step returns each device to what it held at its start, and hold
       const auto points = memory_over_time(memory[p], schedule.programs[p], timeline->spans[p]);
       CHECK(points.back().bytes == memory[p].fixed);
       for (const MemoryPoint& point : points) CHECK(point.bytes >= memory[p].fixed);
-      const Bytes most = std::ranges::max(points, {}, &MemoryPoint::bytes).bytes;
-      CHECK(most <= memory[p].peak);
+      const Bytes max_bytes = std::ranges::max(points, {}, &MemoryPoint::bytes).bytes;
+      CHECK(max_bytes <= memory[p].peak);
       if (schedule.programs[p].actions.empty()) continue;
       const size_t at_peak = memory[p].peak_position;
       const Span span = timeline->spans[p][at_peak];
       if (ir::is_compute(schedule.programs[p].actions[at_peak].op) && span.end > span.start)
-        CHECK(most == memory[p].peak);
+        CHECK(max_bytes == memory[p].peak);
     }
   }
 }

@@ -56,7 +56,7 @@ std::string plan_problem(const Buffers& buffers, const OffsetPlan& plan) {
 Bytes exhaustive_height(const Buffers& buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  Bytes least(std::numeric_limits<int64_t>::max());
+  Bytes lowest(std::numeric_limits<int64_t>::max());
   do {
     std::vector<int64_t> ends(buffers.size(), 0);
     Bytes height;
@@ -69,9 +69,9 @@ Bytes exhaustive_height(const Buffers& buffers) {
       ends[order[i]] = offset + buffer.size.count;
       height = std::max(height, Bytes(ends[order[i]]));
     }
-    least = std::min(least, height);
+    lowest = std::min(lowest, height);
   } while (std::ranges::next_permutation(order).found);
-  return least;
+  return lowest;
 }
 
 Buffers random_buffers(Dice& dice, size_t count, bool aligned) {
@@ -160,15 +160,15 @@ TEST_CASE("few buffers are placed as low as an exhaustive search finds") {
     // One alignment for all, as in an arena of tensors.
     if (seed % 3 == 1)
       for (TimedBuffer& buffer : buffers) buffer.alignment = 4_B;
-    const Bytes least = exhaustive_height(buffers);
+    const Bytes lowest = exhaustive_height(buffers);
     const OffsetPlan plan = plan_offsets(buffers);
     REQUIRE(plan_problem(buffers, plan) == "");
-    CHECK(plan.height == least);
-    CHECK(plan.lower_bound == least);
-    above_live += least > live_peak(buffers);
+    CHECK(plan.height == lowest);
+    CHECK(plan.lower_bound == lowest);
+    above_live += lowest > live_peak(buffers);
     // Whether a capacity suffices is decided either way.
-    CHECK(plan_offsets(buffers, {.capacity = least}).height == least);
-    if (least.count > 0) CHECK(plan_offsets(buffers, {.capacity = least - 1_B}).lower_bound >= least);
+    CHECK(plan_offsets(buffers, {.capacity = lowest}).height == lowest);
+    if (lowest.count > 0) CHECK(plan_offsets(buffers, {.capacity = lowest - 1_B}).lower_bound >= lowest);
   }
   CHECK(above_live > 30);
 }

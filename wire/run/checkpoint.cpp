@@ -13,14 +13,14 @@ RunFlag checkpoint_flag(const char* name, const char* value_name, const char* he
 // A whole number of 1 or more.
 template <auto Member>
 RunFlag count_flag(const char* name, const char* help) {
-  RunFlag row = checkpoint_flag<Member>(name, "N", help);
-  row.read = [](const std::string& word, RunOptions& options) {
+  RunFlag entry = checkpoint_flag<Member>(name, "N", help);
+  entry.read = [](const std::string& word, RunOptions& options) {
     int64_t count = 0;
     if (!read_value(word, count) || count < 1 || count > kMaxSteps) return false;
     options.checkpoint.*Member = count;
     return true;
   };
-  return row;
+  return entry;
 }
 
 bool read_minutes(const std::string& word, RunOptions& options) {

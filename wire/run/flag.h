@@ -1,6 +1,6 @@
 #pragma once
-// A flag of a training run: one row says its name, help, who takes it and how its value is read and written. The
-// compiler's command line and the device programs read the same rows (wire/run_options.h).
+// A flag of a training run: one entry says its name, help, who takes it and how its value is read and written. The
+// compiler's command line and the device programs read the same entries (wire/run_options.h).
 
 #include <algorithm>
 #include <array>
@@ -45,9 +45,9 @@ struct RunFlag {
   bool is_switch() const { return *value_name == '\0'; }
 };
 
-inline RunFlag kept(RunFlag row) {
-  row.kept_on_resume = true;
-  return row;
+inline RunFlag kept(RunFlag entry) {
+  entry.kept_on_resume = true;
+  return entry;
 }
 
 /// The whole word as a number; numbers are finite and not negative.
@@ -95,13 +95,13 @@ RunFlag value_flag(const char* name, const char* value_name, const char* help, F
 template <auto Group, auto Member, size_t N>
 RunFlag choice_flag(const char* name, const char* value_name, const char* help, FlagUser user,
                     const std::array<std::string_view, N>& words) {
-  RunFlag row = value_flag<Group, Member>(name, value_name, help, user);
-  row.read = [words](const std::string& word, auto& options) {
+  RunFlag entry = value_flag<Group, Member>(name, value_name, help, user);
+  entry.read = [words](const std::string& word, auto& options) {
     if (std::ranges::find(words, word) == words.end()) return false;
     (options.*Group).*Member = word;
     return true;
   };
-  return row;
+  return entry;
 }
 
 }  // namespace graphpipe::wire

@@ -9,13 +9,13 @@ constexpr std::array<std::string_view, 2> kOnAnomaly = {"end", "skip"};
 
 template <auto Member>
 RunFlag table_flag(const char* name, const char* help) {
-  RunFlag row = value_flag<&RunOptions::watch, Member>(name, "FILE.jsonl|FILE.csv", help, FlagUser::kRun, true);
-  row.read = [](const std::string& word, RunOptions& options) {
+  RunFlag entry = value_flag<&RunOptions::watch, Member>(name, "FILE.jsonl|FILE.csv", help, FlagUser::kRun, true);
+  entry.read = [](const std::string& word, RunOptions& options) {
     if (!word.ends_with(".jsonl") && !word.ends_with(".csv")) return false;
     options.watch.*Member = word;
     return true;
   };
-  return row;
+  return entry;
 }
 
 bool read_factor(const std::string& word, RunOptions& options) {

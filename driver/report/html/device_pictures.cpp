@@ -50,12 +50,12 @@ std::vector<double> shares_of(const std::vector<IdleTime>& idle, const DeviceGro
   return shares;
 }
 
-// The places of the `most` largest values, ascending.
-std::vector<size_t> largest(const std::vector<double>& values, size_t most) {
+// The places of the `count` largest values, ascending.
+std::vector<size_t> largest(const std::vector<double>& values, size_t count) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater{}, [&](size_t i) { return values[i]; });
-  order.resize(std::min(order.size(), most));
+  order.resize(std::min(order.size(), count));
   std::ranges::sort(order);
   return order;
 }

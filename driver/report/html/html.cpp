@@ -45,12 +45,12 @@ a:focus, summary:focus, .wide:focus { outline: 2px solid #0b3d91; }
 
 }  // namespace
 
-std::string shortened(std::string_view raw, size_t most) {
-  if (raw.size() <= most) return std::string(raw);
+std::string shortened(std::string_view raw, size_t max_bytes) {
+  if (raw.size() <= max_bytes) return std::string(raw);
   size_t end = 0;
   while (end < raw.size()) {
     const size_t next = end + std::max<size_t>(1, utf8_length(raw.substr(end)));
-    if (next + 3 > most) break;
+    if (next + 3 > max_bytes) break;
     end = next;
   }
   return std::string(raw.substr(0, end)) + "...";

@@ -13,7 +13,7 @@ namespace graphpipe::driver {
 inline std::string html_text(std::string_view raw) { return HtmlText::encode(ModelText(std::string(raw))).str(); }
 
 /// At most so many bytes, whole characters, "..." where something is missing; not encoded yet.
-std::string shortened(std::string_view raw, size_t most);
+std::string shortened(std::string_view raw, size_t max_bytes);
 
 /// How wide ASCII is in a sans-serif font of `size` pixels, bold: an estimate that is rather too high.
 double text_width(std::string_view ascii, double size);
