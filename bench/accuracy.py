@@ -5,8 +5,8 @@
 
 For each model one cut into two stages, run with several micro-batch sizes and policies; models whose samples do not mix
 also as one or two stages with replicas, "2+1" for two replicas of the first stage and one of the second. `wide`, which
-is measured where it is named, is four layers of 1024 x 1024, so that its all-reduce moves 16 MB (it needs `onnx`:
-.deps/oracle/bin/python). A round measures
+is measured where it is named, is four square layers of --width, 1024 where it is not given, so that its all-reduce moves
+16 MB (it needs `onnx`: .deps/oracle/bin/python). A round measures
 the profile anew, prices the plans with it, and runs their programs at once afterwards, each process on a core of its
 own: so both sides of a pair see the machine in the same state. Prints per plan the median of the measured steps, the
 median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device.
@@ -31,7 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAMES = ["clip_like", "mmt", "dlrm", "resnet", "gpt2_like"]  # without `wide`, which needs another package
 REPLICATED = ["dlrm", "gpt2_like", "wide"]
 BATCH = 8
-WIDTH, LAYERS = 1024, 4  # of `wide`
+LAYERS = 4  # of `wide`
 FEW_STEPS = 20  # in which memory reaches its peak
 # Replicas of each stage, policy, micro-batch.
 PIPELINES = [("1+1", "kfkb", 2), ("1+1", "kfkb", 4), ("1+1", "gpipe", 2)]
@@ -47,24 +47,24 @@ def replicas_of(layout: str) -> list[int]:
     return [int(count) for count in layout.split("+")]
 
 
-def write_wide(folder: pathlib.Path) -> None:
+def write_wide(folder: pathlib.Path, width: int) -> None:
     """A row of linear layers, its data, and what the other models' folders say of their losses."""
     from onnx import TensorProto, helper, save_model
-    weights = [(f"w{i}", [((7 * k + i) % 13 - 6) / 200 for k in range(WIDTH * WIDTH)]) for i in range(LAYERS)]
-    tensors = [helper.make_tensor(name, TensorProto.FLOAT, [WIDTH, WIDTH], values) for name, values in weights]
+    weights = [(f"w{i}", [((7 * k + i) % 13 - 6) / 200 for k in range(width * width)]) for i in range(LAYERS)]
+    tensors = [helper.make_tensor(name, TensorProto.FLOAT, [width, width], values) for name, values in weights]
     nodes = []
     for i in range(LAYERS):
         nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"m{i}"], name=f"linear{i}"))
         nodes.append(helper.make_node("Relu", [f"m{i}"], [f"h{i + 1}"], name=f"relu{i}"))
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", WIDTH]) for name in ("h0", f"h{LAYERS}")]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width]) for name in ("h0", f"h{LAYERS}")]
     graph = helper.make_graph(nodes, "wide", ends[:1], ends[1:], tensors)
     save_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
                folder / "model.onnx")
     (folder / "reference.json").write_text(json.dumps({"loss": f"mse:h{LAYERS},label"}))
     (folder / "data").mkdir()
     for name in ("h0", "label"):
-        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({BATCH}, {WIDTH}), }}".ljust(117) + "\n"
-        numbers = struct.pack(f"<{BATCH * WIDTH}f", *((k % 11) / 11 for k in range(BATCH * WIDTH)))
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({BATCH}, {width}), }}".ljust(117) + "\n"
+        numbers = struct.pack(f"<{BATCH * width}f", *((k % 11) / 11 for k in range(BATCH * width)))
         (folder / "data" / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header))
                                                       + header.encode() + numbers)
 
@@ -86,7 +86,7 @@ class Bench:
         self.folder.mkdir()
         self.source = self.folder if name == "wide" else ROOT / "tests/data/models" / name
         if name == "wide":
-            write_wide(self.folder)
+            write_wide(self.folder, arguments.width)
         loss = json.loads((self.source / "reference.json").read_text())["loss"]
         # Micro-batches that stand alone, so that every model has several of them.
         alone = ["--contrastive", "micro-batch"] if loss.startswith("contrastive") else []
@@ -186,6 +186,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--width", type=int, default=1024, help="of the layers of `wide`")
     parser.add_argument("--layouts", nargs="+", default=sorted({layout for layout, _, _ in PIPELINES + REPLICAS}))
     parser.add_argument("models", nargs="*", default=NAMES)
     arguments = parser.parse_args()

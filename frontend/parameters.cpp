@@ -1,7 +1,6 @@
 #include "frontend/parameters.h"
 
 #include <algorithm>
-#include <array>
 #include <climits>
 #include <functional>
 #include <set>

@@ -48,7 +48,8 @@ struct RuntimeCosts {
   double update_byte = 0;
   /// Beside these a step takes the products of optimizers that multiply matrices, at the device's rate.
   bool products_apart = false;
-  /// Adding a byte of gradients to those of another replica. Where zero it is priced by memory traffic.
+  /// Adding a byte of gradients to those of another replica: what an all-reduce takes beside its messages. Where zero
+  /// it is priced by memory traffic.
   double add_byte = 0;
   Seconds of_message(double bytes) const { return Seconds(message.count + bytes * message_byte); }
   bool operator==(const RuntimeCosts&) const = default;

@@ -16,8 +16,8 @@ enum class StageShape : uint8_t {
   kReplicas,       // one stage with P round-robin replicas
 };
 
-/// The number of the device, of `devices` in all, that a stage of a chain lies on; of kBidirectional its first one.
-/// Needs: another shape than kReplicas; kAny is taken as kLoop.
+/// The number of the device, of `devices` in all, that a stage of a chain lies on; of several the first one. kAny is
+/// taken as kLoop.
 size_t device_in_shape(StageShape shape, StageId stage, size_t devices);
 
 /// Gives a stage of a chain its devices, of `devices` in all, and the mode of its replicas; kAny is taken as kLoop.

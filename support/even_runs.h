@@ -55,7 +55,8 @@ inline int64_t next_below(int64_t number) { return number - 1; }
 /// less there are none.
 template <typename Number>
 std::vector<size_t> even_runs(const std::vector<Number>& weight, size_t runs) {
-  std::vector<size_t> best = fill_runs(weight, runs, std::numeric_limits<Number>::max());
+  using Limits = std::numeric_limits<Number>;
+  std::vector<size_t> best = fill_runs(weight, runs, Limits::has_infinity ? Limits::infinity() : Limits::max());
   Number low = 0, high = largest_run(weight, best);
   while (low < high) {
     const Number middle = std::min<Number>(low + (high - low) / 2, next_below(high));

@@ -78,11 +78,11 @@ struct ForeignOptions {
   bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
   bool non_contiguous = false;
   int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
-  bool is_foreign() const { return format != kOwnProfileFormat; }
-  std::string machines;  // devices up to the end of each machine
-  int64_t cpus = -1;     // -1: what the file says
+  std::string machines;       // devices up to the end of each machine
+  int64_t cpus = -1;          // -1: what the file says
   int64_t max_degree = 0;
   int64_t profile_batch = 64;  // samples of the profiled unit of work
+  bool is_foreign() const { return format != kOwnProfileFormat; }
 };
 
 /// A schedule without a model.

@@ -92,6 +92,12 @@ Machine machine_of_constants(const PlanOptions& options, std::string_view why) {
   return machine;
 }
 
+/// 0 where the system does not say.
+double memory_bytes_here() {
+  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  return pages > 0 && page > 0 ? pages * page : 0;
+}
+
 int cores_here() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 /// The processes of this machine: each is the calibration's device, with its share of the memory.
@@ -129,11 +135,6 @@ Result<Machine> machine_of_variable(const std::string& path, const Options& opti
 }
 
 }  // namespace
-
-double memory_bytes_here() {
-  const auto pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)), page = static_cast<double>(sysconf(_SC_PAGESIZE));
-  return pages > 0 && page > 0 ? pages * page : 0;
-}
 
 std::string_view source_name(MachineSource source) {
   switch (source) {

@@ -43,9 +43,6 @@ std::string asked_words(const PlanOptions& options);
 /// The machines of a plan file.
 Machine machine_of_plan(const ir::Cluster& cluster);
 
-/// Bytes of this machine's memory; 0 where the system does not say.
-double memory_bytes_here();
-
 /// The calibration of this machine that prices come from; nothing where a cluster or a profile has them.
 std::optional<CalibrationRequest> calibration_request(const Options& options);
 

@@ -11,11 +11,11 @@
 #include "driver/launch/build_folder.h"
 #include "driver/launch/check_run.h"
 #include "driver/launch/failed_run.h"
+#include "driver/launch/free_memory.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "driver/launch/program_folder.h"
 #include "driver/launch/unpack_data.h"
-#include "driver/pipeline/machine.h"
 #include "driver/report/profile_lines.h"
 #include "driver/report/report.h"
 #include "driver/verbs/generate.h"
@@ -37,12 +37,27 @@ Result<Pipeline> one_stage(const Options& options) {
   return with_digest(make_pipeline(own));
 }
 
-// Two processes, beside each other as devices of one host are, need cores of their own and hold the model twice. On GPUs,
-// of which there may be one, one measures; what is between two of them is the cluster's.
-bool has_room_for_two(const Options& options, const Pipeline& pipeline) {
+// Two processes, beside each other as devices of one host are, need cores of their own. On GPUs, of which there may be
+// one, one measures; what is between two of them is the cluster's.
+bool has_cores_for_two(const Options& options) {
   const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-  const double held = 2 * static_cast<double>(pipeline.built.memory.front().peak.count), memory = memory_bytes_here();
-  return options.run.launch.device == "cpu" && cores >= 2 * options.training.threads && (memory == 0 || held < memory);
+  return options.run.launch.device == "cpu" && cores >= 2 * options.training.threads;
+}
+
+// They hold the model twice, and LibTorch.
+bool has_memory_for_two(const Pipeline& pipeline) {
+  constexpr double kLibraries = 5e8;
+  const auto peak = static_cast<double>(pipeline.built.memory.front().peak.count);
+  return 2 * (peak + kLibraries) < free_memory_bytes();
+}
+
+Diagnostic measured_alone() {
+  return {
+      .code = Code::kEnvironment,
+      .severity = Severity::kNote,
+      .origin = ModelText("profile"),
+      .message = "the free memory holds the model once: one process measures it, as if it had the memory to itself",
+      .hint = "free some, or profile with a smaller --batch; plans for several devices may be slower than this says"};
 }
 
 Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, const std::string& folder) {
@@ -52,7 +67,10 @@ Result<ir::Profile> measure(const Options& options, const Pipeline& pipeline, co
   run.launch.threads = pipeline.plan.threads;
   const Diagnostics found = check_run_files(folder, read);
   if (has_error(found)) return found;
-  GP_TRY(const RunOutcome outcome, launch_profile(folder, has_room_for_two(options, pipeline) ? 2 : 1, run));
+  const bool has_link = has_cores_for_two(options);
+  run.launch.alone = has_link && !has_memory_for_two(pipeline);
+  if (run.launch.alone) report_notes(options, {measured_alone()});
+  GP_TRY(const RunOutcome outcome, launch_profile(folder, has_link ? 2 : 1, run));
   if (outcome.exit_code != wire::kExitOk) return failed_run(outcome, "the profiling program", options.model.model);
   GP_TRY(ir::Profile profile, profile_of_lines(outcome.report, pipeline.model.graph));
   profile.model_digest = pipeline.model.digest;

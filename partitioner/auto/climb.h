@@ -2,8 +2,9 @@
 // The local search of the planner `auto`, over parts of stages: what lies inside a stage moves together, so that each
 // plan that is tried costs little.
 //
-// Example: a chain of 50 equal nodes in two stages of 25. Inside the stages up to six nodes, an eighth of the work, are
-// joined; the two nodes at the boundary stay alone. The search (improve/plan_hill_climb.h) tries plans of these parts.
+// Example: a chain of 50 equal nodes in two stages of 25. Inside the stages neighbours are joined to sets of four, as a
+// set may have an eighth of its stage's work and weights; the two nodes at the boundary stay alone. The search
+// (improve/plan_hill_climb.h) tries plans of these parts.
 
 #include "partitioner/planner.h"
 #include "support/deadline.h"

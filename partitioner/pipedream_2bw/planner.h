@@ -13,8 +13,8 @@
 // takes the forward once more. What a step has over m w micro-batches is not counted on.
 //
 // Example: three layers of 1 s, two devices, no traffic. With d = 1 and w = 2 each device takes 3 s, which is 2 / 3
-// units per second. With d = 2 and w = 1 the run of two layers takes 2 s, 1 / 2 unit per second: the answer where a
-// device's memory holds two layers and not three.
+// units per second. With d = 2 and w = 1 the run of two layers takes 2 s, 1 / 2 unit per second: the answer where
+// weights take most of the memory, and a device's holds two layers and not three.
 
 #include "partitioner/cost_models/unit_request.h"
 

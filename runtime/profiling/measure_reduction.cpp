@@ -16,6 +16,7 @@
 namespace graphpipe::runtime {
 namespace {
 
+/// With the other process's, and what messages pass through, more than the caches of most CPUs.
 constexpr int64_t kReducedBytes = 2 * kBeyondCachesOfCpus;
 constexpr double kReductionStallSeconds = 60;
 
@@ -72,8 +73,10 @@ double measure_additions_of_two(const Device& device, Store& store, int32_t rank
   channels.leave("");
   const double whole = rounds.fastest ? std::ranges::min(seconds) : median(std::move(seconds));
   const double per_byte = whole / static_cast<double>(kReducedBytes);
-  // Each sends half of the bytes twice, and adds half of them (ir::ring_time).
-  return std::max(0.0, 2 * (per_byte - link.per_byte - busy.per_byte));
+  // Each sends half of the bytes twice, and adds half of them (ir::ring_time). Zero would say that nothing was
+  // measured.
+  constexpr double kMinSeconds = 1e-15;
+  return std::max(kMinSeconds, 2 * (per_byte - link.per_byte - busy.per_byte));
 }
 
 }  // namespace graphpipe::runtime

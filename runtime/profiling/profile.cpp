@@ -14,7 +14,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-// Time limit of a meeting: the ranks take about as long for what is between two of them.
+// Time limit of a meeting, at which a rank may wait for all that the other measures.
 constexpr double kMeetingSeconds = 24 * 3600;
 
 void print_operators(const ModelMeasurement& model, std::span<const MarkRow> marks) {
@@ -46,11 +46,12 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
   const std::unique_ptr<Device> device = open_device(options.launch.device, rank);
   int meetings = 0;
   const auto meet = [&] {
-    if (store) store->barrier(text("meeting", meetings++), ranks);
+    if (store && !options.launch.alone) store->barrier(text("meeting", meetings++), ranks);
   };
-  const ModelMeasurement model = measure_model(program, marks, *device, options, meet);
+  ModelMeasurement model;
+  if (rank == 0 || !options.launch.alone) model = measure_model(program, marks, *device, options, meet);
   if (rank == 0) print_operators(model, marks);
-  meet();
+  if (store) store->barrier("measured", ranks);
   double addition = store ? 0 : measure_additions(*device);
   const double bare = rank == 0 ? measure_bare_item(*device) : 0;
   const MessageSeconds busy = rank == 0 ? measure_messages_of_one(*device, bare) : MessageSeconds{};

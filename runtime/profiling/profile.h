@@ -4,10 +4,11 @@
 // A process measures the operators in place: in the functions of a single stage that holds the whole model, driven by
 // the executor, with up to four items per step and a stopwatch between the operators. So caches, branch predictors and
 // the allocator are as cold or warm as in training. A second process does the same at the same time, since devices of
-// one host share its memory: what streams weights that fit in no cache takes longer beside another than alone. The time of a step outside its operators, as a function of its
-// number of actions, gives the constant part of a step and the cost of an action. Two processes exchange messages
-// between two stages without operators for latency and bandwidth; one process does the same with itself for the compute
-// time of a message. All numbers are medians over steps, after a warm-up, on pinned cores.
+// one host share its memory: what streams weights that fit in no cache takes longer beside another than alone. The sum
+// of gradients is measured as the all-reduce of two replicas. The time of a step outside its operators, as a function
+// of its number of actions, gives the constant part of a step and the cost of an action. Two processes exchange
+// messages between two stages without operators for latency and bandwidth; one process does the same with itself for
+// the compute time of a message. All numbers are medians over steps, after a warm-up, on pinned cores.
 //
 // On a GPU (--device cuda) the stopwatch is the GPU's: an operator lasts from the end of what was queued before it to
 // its own end, so one that takes longer to launch than to run is charged for its launch. Messages pass through the

@@ -42,6 +42,7 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   CHECK(first->cluster.devices[ir::DeviceId(3u)].compute.count == 9.6e10);
   CHECK(first->cluster.link(ir::DeviceId(0u), ir::DeviceId(3u)).latency.count == 12e-6);
   CHECK(first->cluster.runtime.update_byte == 2e-11);
+  CHECK(first->cluster.runtime.add_byte == 5e-11);
   CHECK(first->cores >= 1);
   CHECK(holds(first->sentence, "more with --devices or --threads") == (first->cores > 4));
   CHECK(runtime.starts() == 1);
@@ -100,10 +101,11 @@ TEST_CASE("a measurement that fails, or says nothing of use, is an error and lea
   for (const auto& [lines, code] : {std::pair<std::string, int>{kCalibrationLines, 5},
                                     {"", 0},
                                     {"device 1e9 1e9 1e-6\\n", 0},
-                                    {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1\\n", 0},
-                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 -1\\nlink 1 1\\nruntime 1 1 1\\n", 0},
-                                    {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1\\n", 0},
-                                    {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1\\n", 0}}) {
+                                    {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+                                    {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9\\nlink 1 1\\nruntime 1 1 1\\n", 0},
+                                    {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0}}) {
     CAPTURE(lines);
     const FakeRuntime runtime(lines, code);
     const Result<Machine> machine = find_machine(with_devices(2));

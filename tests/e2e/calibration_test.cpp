@@ -61,6 +61,7 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
   graphpipe_output({"run", "--pace", plan, "--steps", "1", "--trace", file}, 2);
   nlohmann::ordered_json profile = nlohmann::ordered_json::parse(read_text(file));  // the schema comes first
   std::map<std::string, std::set<int>> sizes;
+  CHECK(profile["runtime"]["add_seconds_per_byte"].get<double>() > 0);
   for (const nlohmann::ordered_json& row : profile["operators"]) {
     sizes[row["signature"]].insert(row["samples"].get<int>());
     CHECK(row["forward_seconds"].get<double>() >= 0);

@@ -1,6 +1,7 @@
 // Operators that others are made of: deformed convolutions, unpooling, triangles over frequencies, counts of n-grams,
 // arithmetic of uint64.
 
+#include "frontend/node_context.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
@@ -97,4 +98,19 @@ TEST_CASE("the updated statistics of a BatchNormalization may be given, but not 
                                 "after = Relu(m) }");
   REQUIRE(!read.ok());
   CHECK(reports(read.problems(), Code::kUnsupportedOp, "read as values"));
+}
+
+TEST_CASE("what passes ask of an operator they get of one that is composed of others too") {
+  using ops::Dependence;
+  CHECK(frontend::dependence_of("Swish") == Dependence::kElement);
+  CHECK(frontend::dependence_of("CastLike") == Dependence::kElement);
+  CHECK(frontend::dependence_of("Hardmax") == Dependence::kAlongAxis);
+  CHECK(frontend::dependence_of("LpNormalization") == Dependence::kAlongAxis);
+  CHECK(frontend::dependence_of("Clip") == ops::dependence_of("Clip"));
+  CHECK(frontend::dependence_of("LpPool") == Dependence::kAny);
+  CHECK(default_axis_of("Hardmax") == -1);
+  CHECK(default_axis_of("LpNormalization") == -1);
+  CHECK(default_axis_of("Concat") == 0);
+  CHECK_FALSE(default_axis_of("Relu"));
+  CHECK_FALSE(default_axis_of("Unknown"));
 }

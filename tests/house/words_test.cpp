@@ -22,7 +22,7 @@ struct StrangeWord {
 };
 
 /// What stands before a variable's name: a word that may also be English is looked for in declarations alone.
-const std::string kDeclared = R"(\b(int|u?int\d+_t|double|float|size_t|auto|Samples|Bytes|Ticks)[&*]* )";
+const std::string kDeclared = R"(\b(const \w+|int|u?int\d+_t|double|float|size_t|auto|Samples|Bytes|Ticks)[&*]* )";
 
 const std::vector<StrangeWord>& strange_words() {
   static const std::vector<StrangeWord> words = {
@@ -95,8 +95,8 @@ TEST_CASE("replaced words are found with their inflections, and within names") {
 }
 
 TEST_CASE("words that are English too are found where they name a variable") {
-  for (const std::string line :
-       {"const double most = 2;", "size_t least_;", "auto& most = at(0);", "f(int64_t most);", "const Bytes least(7);"})
+  for (const std::string line : {"const double most = 2;", "size_t least_;", "auto& most = at(0);", "f(int64_t most);",
+                                 "const Bytes least(7);", "const Allowed& most"})
     CHECK_MESSAGE(found_in(line).size() == 1, line);
   for (const std::string line :
        {"At most, least of all", "an int at least", "int64_t at most", "double the most bytes", "the most double"})

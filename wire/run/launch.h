@@ -54,6 +54,8 @@ struct LaunchOptions {
   bool no_arena = false;
   /// GPU: every step launches its kernels one by one.
   bool no_graphs = false;
+  /// Of a profiling program: the second process does not run the model beside the first.
+  bool alone = false;
   bool help = false;
 
   bool operator==(const LaunchOptions&) const = default;
