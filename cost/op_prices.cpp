@@ -26,6 +26,10 @@ FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
   return known.count > 0 ? known : device.compute;
 }
 
+BytesPerSecond weight_bandwidth(const ir::Device& device) {
+  return device.weight_bandwidth.count > 0 ? device.weight_bandwidth : device.memory_bandwidth;
+}
+
 ir::Device slowest_device(const ir::Cluster& cluster) {
   GP_CHECK(!cluster.devices.empty());
   ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
@@ -35,6 +39,7 @@ ir::Device slowest_device(const ir::Cluster& cluster) {
     slowest.attention =
         std::min(flops_per_second(slowest, ops::Kernel::kAttention), flops_per_second(device, ops::Kernel::kAttention));
     slowest.compute = std::min(slowest.compute, device.compute);
+    slowest.weight_bandwidth = std::min(weight_bandwidth(slowest), weight_bandwidth(device));
     slowest.memory_bandwidth = std::min(slowest.memory_bandwidth, device.memory_bandwidth);
     slowest.launch_overhead = std::max(slowest.launch_overhead, device.launch_overhead);
     slowest.memory = std::min(slowest.memory, device.memory);
@@ -64,6 +69,10 @@ ir::SampleFunction byte_function(const ir::TensorType& type, Samples batch) {
 
 OpPrices::OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request)
     : graph_(graph), device_(slowest_device(cluster)), points_(price_points(request.batch)) {
+  double held = 0;
+  for (const ir::ParamId param : graph.param_ids())
+    held += 2 * static_cast<double>(ir::byte_size(graph.value(graph.param(param).value).type, Samples(1)).count);
+  caches_weights_ = held <= kCachedWeightBytes;
   if (request.profile == nullptr) return;
   struct Points {
     std::vector<ir::SampleFunction::Point> forward, input_gradient, weight_gradient;
@@ -90,11 +99,25 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
     const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
-    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count,
-                                    work.bytes / device_.memory_bandwidth.count);
+    const double of_weights = caches_weights_ ? 0 : std::min(weight_bytes(node), work.bytes);
+    const double traffic =
+        (work.bytes - of_weights) / device_.memory_bandwidth.count + of_weights / weight_bandwidth(device_).count;
+    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count, traffic);
     points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
   }
   return line_or_table(std::move(points));
+}
+
+double OpPrices::weight_bytes(const ir::Node& node) const {
+  double bytes = 0;
+  const auto add = [&](ir::ValueId id) {
+    bytes += static_cast<double>(ir::byte_size(graph_.value(id).type, Samples(1)).count);
+  };
+  for (const ir::ValueId id : node.inputs)
+    if (id.valid() && graph_.value(id).batch == ir::BatchKind::kNone) add(id);
+  if (node.phase == ir::Phase::kWeightGradient)
+    for (const ir::ValueId id : node.outputs) add(id);
+  return bytes;
 }
 
 const ir::PassSeconds* OpPrices::measured(ir::NodeId id) const {

@@ -13,6 +13,11 @@ namespace graphpipe::cost {
 /// The device's rate for this kernel.
 FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel);
 
+/// The device's rate for weights that fit in no cache.
+BytesPerSecond weight_bandwidth(const ir::Device& device);
+/// Bytes of weights and gradients that a model may have for caches to hold them.
+inline constexpr int64_t kCachedWeightBytes = 32 << 20;
+
 /// A device that combines the lowest value of each property over the cluster's devices.
 ir::Device slowest_device(const ir::Cluster& cluster);
 
@@ -37,8 +42,13 @@ class OpPrices {
   const ir::PassSeconds* measured(ir::NodeId node) const;
 
  private:
+  /// Bytes of the weights that the node reads, and of the gradients of weights that it makes.
+  double weight_bytes(const ir::Node& node) const;
+
   const ir::Graph& graph_;
   ir::Device device_;
+  /// Whether caches hold the model's weights with their gradients.
+  bool caches_weights_ = true;
   std::vector<int64_t> points_;
   std::map<std::string, ir::PassSeconds> measured_;
 };

@@ -31,6 +31,7 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
   problems.need_range(path + ".convolution_flops_per_second", device.convolution_flops_per_second(), 0.0,
                       kMaxPerSecond);
   problems.need_range(path + ".attention_flops_per_second", device.attention_flops_per_second(), 0.0, kMaxPerSecond);
+  problems.need_range(path + ".weight_bytes_per_second", device.weight_bytes_per_second(), 0.0, kMaxPerSecond);
   problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
   // Converting a number that is out of range has no meaning, so it waits for the check.
   const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory;
@@ -41,6 +42,7 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .convolution = FlopsPerSecond(device.convolution_flops_per_second()),
           .attention = FlopsPerSecond(device.attention_flops_per_second()),
           .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
+          .weight_bandwidth = BytesPerSecond(device.weight_bytes_per_second()),
           .launch_overhead = Seconds(device.launch_overhead_seconds())};
 }
 
@@ -77,6 +79,7 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     if (device.convolution.count > 0) out.set_convolution_flops_per_second(device.convolution.count);
     if (device.attention.count > 0) out.set_attention_flops_per_second(device.attention.count);
     out.set_memory_bytes_per_second(device.memory_bandwidth.count);
+    if (device.weight_bandwidth.count > 0) out.set_weight_bytes_per_second(device.weight_bandwidth.count);
     out.set_launch_overhead_seconds(device.launch_overhead.count);
   }
   for (const ir::LinkLevel& level : cluster.levels) {

@@ -19,6 +19,8 @@ struct Device {
   /// Of matrix products; of convolutions and of attention, where those are known apart, else 0.
   FlopsPerSecond compute, convolution, attention;
   BytesPerSecond memory_bandwidth;
+  /// Of weights and their gradients where a model has more of them than caches hold; 0: as memory_bandwidth.
+  BytesPerSecond weight_bandwidth;
   /// Seconds that starting one operator costs.
   Seconds launch_overhead;
   bool operator==(const Device&) const = default;

@@ -131,7 +131,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
   ir::Device& device = cluster.devices[ir::DeviceId(0u)];
   ir::LinkLevel& link = cluster.levels.front();
   device.name = ModelText(key);
-  bool has_device = false, has_kernels = false, has_link = false, has_runtime = false;
+  bool has_device = false, has_kernels = false, has_weights = false, has_link = false, has_runtime = false;
   std::istringstream all(lines);
   for (std::string line; std::getline(all, line);) {
     std::istringstream words(line);
@@ -144,6 +144,8 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
           read_numbers(words, {&device.compute.count, &device.memory_bandwidth.count, &device.launch_overhead.count});
     } else if (kind == "kernels") {
       has_kernels = read_numbers(words, {&device.convolution.count, &device.attention.count});
+    } else if (kind == "weights") {
+      has_weights = read_numbers(words, {&device.weight_bandwidth.count});
     } else if (kind == "link") {
       has_link = read_numbers(words, {&link.latency.count, &per_byte});
       link.bandwidth = BytesPerSecond(1 / std::max(per_byte, 1e-13));
@@ -156,7 +158,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
     }
   }
   const bool positive = device.compute.count > 0 && device.memory_bandwidth.count > 0;
-  if (!has_device || !has_kernels || !positive || !has_runtime || has_link != (request.processes > 1))
+  if (!has_device || !has_kernels || !has_weights || !positive || !has_runtime || has_link != (request.processes > 1))
     return std::nullopt;
   return cluster;
 }

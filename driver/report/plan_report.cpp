@@ -118,6 +118,7 @@ JsonObject machine_json(const Pipeline& pipeline) {
   object.add("convolution_flops_per_second", cost::flops_per_second(device, ops::Kernel::kConvolution).count);
   object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention).count);
   object.add("memory_bytes_per_second", device.memory_bandwidth.count);
+  object.add("weight_bytes_per_second", cost::weight_bandwidth(device).count);
   object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);
   object.add("latency_seconds", cluster.levels.front().latency.count);
   return object.add("bytes_per_second", cluster.levels.front().bandwidth.count);

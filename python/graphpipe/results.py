@@ -98,6 +98,7 @@ class Machine:
     convolution_flops_per_second: Optional[float] = None
     attention_flops_per_second: Optional[float] = None
     memory_bytes_per_second: Optional[float] = None
+    weight_bytes_per_second: Optional[float] = None
     launch_overhead_seconds: Optional[float] = None
     memory_bytes: Optional[int] = None
     latency_seconds: Optional[float] = None

@@ -11,6 +11,7 @@ namespace graphpipe::runtime {
 /// value that the programs will run with. Lines on stdout, in seconds, bytes and FLOP/s:
 ///   device FLOPS MEMORY_BYTES_PER_SECOND OPERATOR_SECONDS
 ///   kernels CONVOLUTION_FLOPS ATTENTION_FLOPS
+///   weights BYTES_PER_SECOND
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE
 ///   runtime ACTION MESSAGE MESSAGE_BYTE ADD_BYTE

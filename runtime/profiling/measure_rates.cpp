@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/convolution.h"
@@ -124,6 +125,19 @@ double memory_rate(double operator_seconds) {
   return bytes / seconds;
 }
 
+/// Bytes per second of weights that products of a few rows stream, one after the other, so that none is in a cache.
+double weight_rate(double operator_seconds) {
+  constexpr int64_t kRows = 8, kWidth = 1024, kMatrices = 4 * kBeyondCachesOfCpus / (4 * kWidth * kWidth);
+  const at::Tensor x = at::ones({kRows, kWidth});
+  std::vector<at::Tensor> weights;
+  for (int64_t i = 0; i < kMatrices; ++i) weights.push_back(at::ones({kWidth, kWidth}));
+  const double seconds = seconds_of([&] {
+    for (const at::Tensor& weight : weights) linear(x, weight, {}, /*transposed=*/true);
+  });
+  const auto bytes = static_cast<double>(kMatrices * kWidth * kWidth * 4);
+  return bytes / beside_call(seconds, static_cast<double>(kMatrices) * operator_seconds);
+}
+
 /// FLOP/s of convolutions and their gradients, 3 x 3 over one map that is large and one that is deep.
 double convolution_rate(double operator_seconds) {
   constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 4}};
@@ -169,6 +183,7 @@ DeviceRates measured_once() {
   rates.convolutions = convolution_rate(rates.operator_seconds);
   rates.attention = attention_rate(rates.operator_seconds);
   rates.memory = memory_rate(rates.operator_seconds);
+  rates.weights = weight_rate(rates.operator_seconds);
   return rates;
 }
 
@@ -181,8 +196,8 @@ DeviceRates measure_rates() {
   for (int pass = 1; pass < kPasses; ++pass) {
     const DeviceRates again = measured_once();
     best.operator_seconds = std::min(best.operator_seconds, again.operator_seconds);
-    for (double DeviceRates::*rate :
-         {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::attention, &DeviceRates::memory})
+    for (double DeviceRates::*rate : {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::attention,
+                                      &DeviceRates::memory, &DeviceRates::weights})
       best.*rate = std::max(best.*rate, again.*rate);
   }
   return best;

@@ -69,6 +69,37 @@ TEST_CASE("a model is priced: one plan node per node that depends on samples, wi
   CHECK(first.forward.at(8.0) / 8 < first.forward.at(1.0));  // larger items are cheaper per sample
 }
 
+TEST_CASE("weights of a model that has more of them than caches hold move at a rate of their own") {
+  constexpr const char* kWide = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,8]
+p0  %1 = weight trainable "w1" filled(0) : f32[8,500000]
+p1  %2 = weight trainable "w2" filled(0) : f32[500000,4]
+n0  %3 = MatMul(%0, %1) : f32[B,500000] from "first"
+n1  %4 = MatMul(%3, %2) : f32[B,4] from "second"
+out model "logits" %4
+)";
+  ir::Cluster same = ir::equal_devices(2), slower = same;
+  for (ir::Cluster* cluster : {&same, &slower})
+    for (ir::Device& device : cluster->devices) device.compute = FlopsPerSecond(1e18);  // traffic decides
+  for (ir::Device& device : slower.devices) device.weight_bandwidth.count = device.memory_bandwidth.count / 4;
+  for (const char* model : {kModel, kWide}) {
+    const ir::Graph graph = trained(model);
+    const auto plain = price(graph, same, {.batch = Samples(8)}),
+               streamed = price(graph, slower, {.batch = Samples(8)});
+    REQUIRE(plain.ok());
+    REQUIRE(streamed.ok());
+    const double weight_bytes = 4 * 8 * 500000,
+                 more = 3 * weight_bytes / same.devices[ir::DeviceId(0u)].memory_bandwidth.count;
+    const auto difference = [&](const ir::SampleFunction ir::PassSeconds::*pass) {
+      const PlanNodeId first = node_named(*plain, "first");
+      return (streamed->nodes[first].*pass).at(8.0) - (plain->nodes[first].*pass).at(8.0);
+    };
+    // The gradient of the weight is a tensor of its size.
+    for (const auto pass : {&ir::PassSeconds::forward, &ir::PassSeconds::weight_gradient})
+      CHECK(difference(pass) == doctest::Approx(model == kWide ? more : 0));
+  }
+}
+
 TEST_CASE("weights have the passes of their optimizer, and matrices its products") {
   for (const wire::OptimizerEntry& optimizer : wire::optimizers()) {
     CAPTURE(optimizer.name);

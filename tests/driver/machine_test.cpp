@@ -41,6 +41,7 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   REQUIRE(first->cluster.devices.size() == 4);
   CHECK(first->cluster.devices[ir::DeviceId(3u)].compute.count == 9.6e10);
   CHECK(first->cluster.link(ir::DeviceId(0u), ir::DeviceId(3u)).latency.count == 12e-6);
+  CHECK(first->cluster.devices[ir::DeviceId(3u)].weight_bandwidth.count == 7e9);
   CHECK(first->cluster.runtime.update_byte == 2e-11);
   CHECK(first->cluster.runtime.add_byte == 5e-11);
   CHECK(first->cores >= 1);
@@ -98,14 +99,16 @@ TEST_CASE("where the cache cannot be written, a note says so and the plan is mad
 }
 
 TEST_CASE("a measurement that fails, or says nothing of use, is an error and leaves no cache") {
-  for (const auto& [lines, code] : {std::pair<std::string, int>{kCalibrationLines, 5},
-                                    {"", 0},
-                                    {"device 1e9 1e9 1e-6\\n", 0},
-                                    {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
-                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
-                                    {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
-                                    {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9\\nlink 1 1\\nruntime 1 1 1\\n", 0},
-                                    {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0}}) {
+  for (const auto& [lines, code] :
+       {std::pair<std::string, int>{kCalibrationLines, 5},
+        {"", 0},
+        {"device 1e9 1e9 1e-6\\n", 0},
+        {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 -1\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0}}) {
     CAPTURE(lines);
     const FakeRuntime runtime(lines, code);
     const Result<Machine> machine = find_machine(with_devices(2));

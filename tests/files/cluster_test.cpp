@@ -47,6 +47,7 @@ TEST_CASE("a cluster that is written reads back the same, to the last bit") {
                                  .convolution = FlopsPerSecond(i % 2 * unit(random) * 1e14),
                                  .attention = FlopsPerSecond(i % 3 * unit(random) * 1e14),
                                  .memory_bandwidth = BytesPerSecond(unit(random) * 1e12),
+                                 .weight_bandwidth = BytesPerSecond(i % 2 * unit(random) * 1e12),
                                  .launch_overhead = Seconds(unit(random) * 1e-5)});
     for (int group = 2; group <= devices; group *= 2)
       cluster.levels.push_back(
@@ -65,6 +66,7 @@ TEST_CASE("impossible numbers, wrong units and bad groups are refused with the p
   check_cluster_refused("1.6e10", "10.5", "devices[1].memory_bytes: must be whole");
   check_cluster_refused("5e10", "0", "devices[0].flops_per_second: must be above 0");
   check_cluster_refused("5e10", "5e10, \"attention_flops_per_second\": -1", "devices[0].attention_flops_per_second");
+  check_cluster_refused("5e10", "5e10, \"weight_bytes_per_second\": -1", "devices[0].weight_bytes_per_second");
   check_cluster_refused("1e-6", "-1e-6", "devices[1].launch_overhead_seconds");
   check_cluster_refused("\"group\": 2", "\"group\": 0", "levels[0].group: must be a multiple");
   check_cluster_refused("\"levels\": [", "\"levels\": [{\"group\": 3, \"bytes_per_second\": 1}, ", "levels[1].group");
