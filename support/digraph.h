@@ -58,6 +58,7 @@ class Dag {
   std::span<const uint32_t> predecessors(uint32_t node) const { return row(predecessor_start_, predecessors_, node); }
   /// Sorted, each once.
   EdgeList edges() const;
+  bool operator==(const Dag&) const = default;
 
  private:
   static std::span<const uint32_t> row(const std::vector<uint32_t>& start, const std::vector<uint32_t>& items,

@@ -14,8 +14,6 @@
 namespace graphpipe::driver {
 namespace {
 
-constexpr std::string_view kOwnOrder = "manual";
-
 // A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
 // hand names no model, so nothing is known of the options that its author had in mind.
 Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
@@ -70,7 +68,7 @@ Status check_names(const ir::Plan& plan, const std::string& path) {
         .message = text("there is no ", field, " ", quoted(ModelText(name))),
         .hint = text("correct the field ", field, ": `graphpipe plan --help` lists the names at --", field)};
   };
-  if (!plan.policy.empty() && plan.policy != kOwnOrder && scheduler::find_policy(plan.policy) == nullptr)
+  if (!plan.policy.empty() && plan.policy != scheduler::kGivenOrder && scheduler::find_policy(plan.policy) == nullptr)
     return unknown("policy", plan.policy);
   if (!plan.planner.empty() && partitioner::find_planner(plan.planner) == nullptr)
     return unknown("planner", plan.planner);
@@ -185,7 +183,8 @@ Options GivenPlan::completed(Options options) const {
   if (is_free("--seed")) options.training.seed = plan_->seed;
   if (is_free("--threads")) options.training.threads = plan_->threads;
   // An order that was written by hand has no policy to order the stages anew.
-  if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != kOwnOrder) options.plan.policy = plan_->policy;
+  if (is_free("--policy") && !plan_->policy.empty() && plan_->policy != scheduler::kGivenOrder)
+    options.plan.policy = plan_->policy;
   take_model_flags(plan_->spec, options);
   const bool is_its_policy = options.plan.policy == plan_->policy;
   if (is_free("--drain-every") && is_its_policy && plan_->drain_every > 1 && !plan_->schedule)

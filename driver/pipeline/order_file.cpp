@@ -4,6 +4,7 @@
 
 #include "files/schedule_file.h"
 #include "files/text_file.h"
+#include "scheduler/policies/policies.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -101,7 +102,7 @@ Result<Orders> read_orders(const std::string& path) {
 }
 
 Result<ir::Schedule> compute_order(const ir::StageGraph& graph, const Orders& orders) {
-  ir::Schedule order{.policy = "manual", .programs = {}, .slots = {}};
+  ir::Schedule order{.policy = std::string(scheduler::kGivenOrder), .programs = {}, .slots = {}};
   const bool counts = !orders.cell_of.empty();
   for (const ir::Program& program : orders.schedule.programs) {
     ir::Program& out = order.programs.emplace_back(ir::Program{program.device, {}});

@@ -23,6 +23,7 @@
 #include "files/profile.h"
 #include "partitioner/check_plan.h"
 #include "scheduler/memory/arena.h"
+#include "scheduler/policies/policies.h"
 #include "support/integer_math.h"
 #include "support/units.h"
 #include "wire/manifest.h"
@@ -213,7 +214,7 @@ Status derive(Pipeline& pipeline) {
   } else {
     GP_TRY(pipeline.built,
            pipeline.order.file.empty() ? order_of_policy(pipeline, options) : take_order(pipeline, options));
-    if (!pipeline.order.file.empty()) plan.policy = "manual";
+    if (!pipeline.order.file.empty()) plan.policy = scheduler::kGivenOrder;
     plan.schedule = pipeline.built.schedule;
   }
   pipeline.steady = scheduler::steady_state(pipeline.stages, plan.cluster, options, *plan.schedule);

@@ -70,10 +70,9 @@ class Enumerator {
 
   bool has_cycle(size_t stages) const {
     EdgeList edges;
-    for (size_t group = 0; group < groups_.graph.size(); ++group)
-      for (const size_t next : groups_.graph[group])
-        if (stage_of_[group] != stage_of_[next])
-          edges.emplace_back(static_cast<uint32_t>(stage_of_[group]), static_cast<uint32_t>(stage_of_[next]));
+    for (const auto& [group, next] : groups_.graph.edges())
+      if (stage_of_[group] != stage_of_[next])
+        edges.emplace_back(static_cast<uint32_t>(stage_of_[group]), static_cast<uint32_t>(stage_of_[next]));
     return first_on_cycle(stages, edges).has_value();
   }
 

@@ -110,9 +110,8 @@ class Merger {
     if (limits.stage_of == nullptr) return;
     for (size_t group = 0; group < sets_.size(); ++group)
       stage_[group] = (*limits.stage_of)[groups_.nodes[group].front()].index();
-    for (size_t group = 0; group < sets_.size(); ++group)
-      for (size_t next : groups_.graph[group])
-        if (stage_[group] != stage_[next]) alone_[group] = alone_[next] = true;
+    for (const auto& [group, next] : groups_.graph.edges())
+      if (stage_[group] != stage_[next]) alone_[group] = alone_[next] = true;
   }
 
   bool may_join(size_t a, size_t b) const {
@@ -126,12 +125,11 @@ class Merger {
   /// The successors and predecessors of each set.
   Neighbours neighbours() {
     Neighbours found{std::vector<std::set<size_t>>(sets_.size()), std::vector<std::set<size_t>>(sets_.size())};
-    for (size_t group = 0; group < sets_.size(); ++group)
-      for (size_t below : groups_.graph[group])
-        if (find(group) != find(below)) {
-          found.next[find(group)].insert(find(below));
-          found.before[find(below)].insert(find(group));
-        }
+    for (const auto& [group, below] : groups_.graph.edges())
+      if (find(group) != find(below)) {
+        found.next[find(group)].insert(find(below));
+        found.before[find(below)].insert(find(group));
+      }
     return found;
   }
 

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "support/check.h"
-#include "support/digraph.h"
 
 namespace graphpipe::partitioner {
 
@@ -14,21 +13,13 @@ namespace {
 /// Reachability between vertices.
 class Closure {
  public:
-  explicit Closure(const SuccessorLists& graph) : ancestors_(ancestors_of(Dag(graph.size(), edges_of(graph)))) {}
+  explicit Closure(const Dag& graph) : ancestors_(ancestors_of(graph)) {}
 
   /// Whether a path of at least one edge leads from one to the other.
   bool reaches(size_t from, size_t to) const { return from != to && ancestors_.contains(to, from); }
   bool comparable(size_t a, size_t b) const { return reaches(a, b) || reaches(b, a); }
 
  private:
-  static EdgeList edges_of(const SuccessorLists& graph) {
-    EdgeList edges;
-    for (size_t vertex = 0; vertex < graph.size(); ++vertex)
-      for (const size_t next : graph[vertex])
-        edges.emplace_back(static_cast<uint32_t>(vertex), static_cast<uint32_t>(next));
-    return edges;
-  }
-
   BitRows ancestors_;
 };
 
@@ -138,8 +129,7 @@ std::vector<std::vector<size_t>> components(const std::vector<size_t>& vertices,
 /// with neither is cut in two by `cut_prime`, or refused if there are no weights.
 class ByComponents {
  public:
-  ByComponents(const SuccessorLists& graph, const std::vector<double>* weight)
-      : graph_(graph), closure_(graph), weight_(weight) {}
+  ByComponents(const Dag& graph, const std::vector<double>* weight) : graph_(graph), closure_(graph), weight_(weight) {}
 
   std::optional<SpTree> tree(const std::vector<size_t>& vertices) const {
     if (vertices.size() == 1) return SpTree::leaf(vertices.front());
@@ -176,7 +166,7 @@ class ByComponents {
       else level[above] = std::max(level[above], level[below] + 1);
     };
     const auto edges_of = [&](size_t vertex) {
-      for (size_t next : graph_[vertex])
+      for (const size_t next : graph_.successors(static_cast<uint32_t>(vertex)))
         if (level.contains(next)) relax(vertex, next);
     };
     if (from_above)
@@ -191,7 +181,7 @@ class ByComponents {
     double longest = 0;
     for (auto vertex = vertices.rbegin(); vertex != vertices.rend(); ++vertex) {
       double path = 0;
-      for (size_t next : graph_[*vertex])
+      for (const size_t next : graph_.successors(static_cast<uint32_t>(*vertex)))
         if (const auto found = below.find(next); found != below.end()) path = std::max(path, found->second);
       below[*vertex] = path + (*weight_)[*vertex];
       longest = std::max(longest, below[*vertex]);
@@ -222,12 +212,12 @@ class ByComponents {
     return best;
   }
 
-  const SuccessorLists& graph_;
+  const Dag& graph_;
   Closure closure_;
   const std::vector<double>* weight_;
 };
 
-std::vector<size_t> all_vertices(const SuccessorLists& graph) {
+std::vector<size_t> all_vertices(const Dag& graph) {
   std::vector<size_t> vertices(graph.size());
   for (size_t i = 0; i < vertices.size(); ++i) vertices[i] = i;
   return vertices;
@@ -235,32 +225,30 @@ std::vector<size_t> all_vertices(const SuccessorLists& graph) {
 
 }  // namespace
 
-SuccessorLists transitive_reduction(const SuccessorLists& graph) {
+Dag transitive_reduction(const Dag& graph) {
   const Closure closure(graph);
-  SuccessorLists reduced(graph.size());
-  for (size_t i = 0; i < graph.size(); ++i) {
-    std::set<size_t> successors(graph[i].begin(), graph[i].end());
-    for (size_t next : successors) {
-      const bool redundant =
-          std::any_of(successors.begin(), successors.end(), [&](size_t other) { return closure.reaches(other, next); });
-      if (!redundant) reduced[i].push_back(next);
-    }
+  EdgeList kept;
+  for (const auto& [from, to] : graph.edges()) {
+    const auto leads_there = [&, to = to](uint32_t other) { return closure.reaches(other, to); };
+    if (std::ranges::none_of(graph.successors(from), leads_there)) kept.emplace_back(from, to);
   }
-  return reduced;
+  return Dag(graph.size(), std::move(kept));
 }
 
-std::optional<SpTree> decompose(const SuccessorLists& graph) {
-  GP_CHECK(!graph.empty());
-  const SuccessorLists reduced = transitive_reduction(graph);
+std::optional<SpTree> decompose(const Dag& graph) {
+  GP_CHECK(graph.size() > 0);
+  const Dag reduced = transitive_reduction(graph);
   // Junctions of the inverse line graph: the distinct successor sets, the source, and the sink.
   constexpr size_t kSource = 0, kSink = 1;
-  std::map<std::vector<size_t>, size_t> junction_of;
+  std::map<std::vector<uint32_t>, size_t> junction_of;
   std::vector<size_t> into(graph.size(), kSource), out_of(graph.size(), kSink);
-  for (size_t i = 0; i < graph.size(); ++i) {
-    if (reduced[i].empty()) continue;
-    const auto [entry, is_new] = junction_of.try_emplace(reduced[i], junction_of.size() + 2);
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    const std::span<const uint32_t> successors = reduced.successors(i);
+    if (successors.empty()) continue;
+    const std::vector<uint32_t> key(successors.begin(), successors.end());
+    const auto [entry, is_new] = junction_of.try_emplace(key, junction_of.size() + 2);
     out_of[i] = entry->second;
-    for (size_t next : reduced[i]) {
+    for (const uint32_t next : successors) {
       if (into[next] != kSource && into[next] != entry->second) return std::nullopt;
       into[next] = entry->second;
     }
@@ -270,11 +258,11 @@ std::optional<SpTree> decompose(const SuccessorLists& graph) {
   return reducer.run();
 }
 
-std::optional<SpTree> decompose_slowly(const SuccessorLists& graph) {
+std::optional<SpTree> decompose_slowly(const Dag& graph) {
   return ByComponents(graph, nullptr).tree(all_vertices(graph));
 }
 
-SpTree make_series_parallel(const SuccessorLists& graph, const std::vector<double>& weight) {
+SpTree make_series_parallel(const Dag& graph, const std::vector<double>& weight) {
   GP_CHECK(weight.size() == graph.size());
   return *ByComponents(graph, &weight).tree(all_vertices(graph));
 }

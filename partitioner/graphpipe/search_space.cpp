@@ -70,13 +70,15 @@ class TreeSpace {
 
 /// A topological order that follows a branch to its end before it starts the next: a group comes as soon as its last
 /// predecessor has, the most recent first.
-std::vector<size_t> depth_first_order(const SuccessorLists& graph) {
+std::vector<size_t> depth_first_order(const Dag& graph) {
   // With mirrored numbers the lowest of the groups that become ready together is the last, and so comes first.
-  const auto mirrored = [&](size_t group) { return static_cast<uint32_t>(graph.size() - 1 - group); };
+  const auto mirrored = [&](uint32_t group) { return static_cast<uint32_t>(graph.size()) - 1 - group; };
   EdgeList edges;
-  for (size_t group = 0; group < graph.size(); ++group)
-    for (auto next = graph[group].rbegin(); next != graph[group].rend(); ++next)
-      edges.emplace_back(mirrored(group), mirrored(*next));
+  for (uint32_t group = 0; group < graph.size(); ++group) {
+    const std::span<const uint32_t> next = graph.successors(group);
+    for (auto below = next.rbegin(); below != next.rend(); ++below)
+      edges.emplace_back(mirrored(group), mirrored(*below));
+  }
   std::vector<size_t> order;
   for (const uint32_t group : last_in_first_out_order(graph.size(), edges)) order.push_back(mirrored(group));
   return order;
@@ -103,19 +105,19 @@ NodeGroups group_nodes(const ir::PlanGraph& graph) {
     if (sets.find(from) != sets.find(to)) between.emplace(sets.find(from), sets.find(to));
   std::vector<uint32_t> roots = topological_order(count, {between.begin(), between.end()});
   std::erase_if(roots, [&](uint32_t node) { return sets.find(node) != node; });
-  std::vector<size_t> group_of_root(count, 0);
-  for (size_t group = 0; group < roots.size(); ++group) group_of_root[roots[group]] = group;
+  std::vector<uint32_t> group_of_root(count, 0);
+  for (uint32_t group = 0; group < roots.size(); ++group) group_of_root[roots[group]] = group;
   NodeGroups groups;
   groups.nodes.resize(roots.size());
-  groups.graph.resize(roots.size());
   groups.weight.resize(roots.size(), 0);
   for (size_t i = 0; i < count; ++i) {
     const size_t group = group_of_root[sets.find(static_cast<uint32_t>(i))];
     groups.nodes[group].push_back(PlanNodeId(i));
     groups.weight[group] += cost::cheapest_seconds_per_sample(graph.nodes[PlanNodeId(i)], graph.batch);
   }
-  for (const auto& [from, to] : between) groups.graph[group_of_root[from]].push_back(group_of_root[to]);
-  for (std::vector<size_t>& next : groups.graph) std::sort(next.begin(), next.end());
+  EdgeList between_groups;
+  for (const auto& [from, to] : between) between_groups.emplace_back(group_of_root[from], group_of_root[to]);
+  groups.graph = Dag(roots.size(), std::move(between_groups));
   return groups;
 }
 

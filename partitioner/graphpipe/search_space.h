@@ -21,7 +21,7 @@ namespace graphpipe::partitioner {
 /// Nodes that stay together: each colocated set is a group, every other node one of its own; in topological order.
 struct NodeGroups {
   std::vector<std::vector<ir::PlanNodeId>> nodes;
-  SuccessorLists graph;
+  Dag graph;
   /// Cheapest seconds per sample of each.
   std::vector<double> weight;
 };

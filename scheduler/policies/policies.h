@@ -65,6 +65,9 @@ struct PolicyChoices {
   bool drain_every = false;
 };
 
+/// The policy of a schedule whose order a user gave; no entry has this name.
+inline constexpr std::string_view kGivenOrder = "manual";
+
 struct Policy {
   std::string_view name;
   std::string_view description;

@@ -224,7 +224,7 @@ TEST_CASE("equal branches have equal shapes, different ones do not") {
 }
 
 TEST_CASE("lanes put the lightest branches behind each other and keep every item") {
-  const auto tree = decompose({{1, 2, 3, 4}, {5}, {5}, {5}, {5}, {}});
+  const auto tree = decompose(tests::dag_of({{1, 2, 3, 4}, {5}, {5}, {5}, {5}, {}}));
   REQUIRE(tree);
   CHECK(widest(*tree) == 4);
   CHECK(in_lanes(*tree, 4, {1, 1, 1, 1, 1, 1}) == *tree);

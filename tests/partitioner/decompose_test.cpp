@@ -10,6 +10,9 @@ using namespace graphpipe::partitioner;
 
 namespace {
 
+using tests::dag_of;
+using tests::SuccessorLists;
+
 SuccessorLists item_graph(const std::vector<std::vector<size_t>>& predecessors) {
   SuccessorLists graph(predecessors.size());
   for (size_t i = 0; i < predecessors.size(); ++i)
@@ -67,12 +70,12 @@ TEST_CASE("decompose, compose: the transitive reduction comes back, and the same
     tests::Dice dice(seed);
     const size_t nodes = 2 + dice.below(20);
     const SuccessorLists graph = item_graph(tests::random_sp_edges(dice, nodes));
-    const auto tree = decompose(graph);
+    const auto tree = decompose(dag_of(graph));
     REQUIRE(tree);
     CHECK(is_canonical(*tree));
     const SuccessorLists again = composed(*tree, nodes);
-    CHECK(again == transitive_reduction(graph));
-    CHECK(decompose(again) == tree);
+    CHECK(dag_of(again) == transitive_reduction(dag_of(graph)));
+    CHECK(decompose(dag_of(again)) == tree);
     std::vector<size_t> items = tree->vertices();
     std::sort(items.begin(), items.end());
     for (size_t i = 0; i < nodes; ++i) CHECK(items[i] == i);
@@ -88,7 +91,7 @@ TEST_CASE("the fast and the slow decomposition agree on every DAG, refusals incl
     for (size_t to = 1; to < graph.size(); ++to)
       for (size_t from = 0; from < to; ++from)
         if (dice.below(4) == 0) graph[from].push_back(to);
-    const auto fast = decompose(graph), slow = decompose_slowly(graph);
+    const auto fast = decompose(dag_of(graph)), slow = decompose_slowly(dag_of(graph));
     CHECK(fast.has_value() == slow.has_value());
     if (fast && slow) {
       CHECK(fast->str() == slow->str());
@@ -100,12 +103,12 @@ TEST_CASE("the fast and the slow decomposition agree on every DAG, refusals incl
 }
 
 TEST_CASE("residual edges vanish; the N shape is refused") {
-  CHECK(decompose(SuccessorLists{{1, 2, 3}, {2}, {3}, {}})->str() == "(0;1;2;3)");
-  CHECK(decompose(SuccessorLists{{1, 2}, {3}, {3}, {}})->str() == "(0;(1|2);3)");
-  CHECK(decompose(SuccessorLists{{1, 2}, {}, {}})->str() == "(0;(1|2))");
-  CHECK(decompose(SuccessorLists{{}, {}})->str() == "(0|1)");
-  CHECK(decompose(SuccessorLists{{2, 3}, {2, 3}, {}, {}})->str() == "((0|1);(2|3))");
-  CHECK_FALSE(decompose(SuccessorLists{{2, 3}, {3}, {}, {}}));
+  CHECK(decompose(dag_of({{1, 2, 3}, {2}, {3}, {}}))->str() == "(0;1;2;3)");
+  CHECK(decompose(dag_of({{1, 2}, {3}, {3}, {}}))->str() == "(0;(1|2);3)");
+  CHECK(decompose(dag_of({{1, 2}, {}, {}}))->str() == "(0;(1|2))");
+  CHECK(decompose(dag_of({{}, {}}))->str() == "(0|1)");
+  CHECK(decompose(dag_of({{2, 3}, {2, 3}, {}, {}}))->str() == "((0|1);(2|3))");
+  CHECK_FALSE(decompose(dag_of({{2, 3}, {3}, {}, {}})));
 }
 
 TEST_CASE("any DAG gets a tree that keeps its order; one that is series-parallel keeps its tree") {
@@ -118,9 +121,9 @@ TEST_CASE("any DAG gets a tree that keeps its order; one that is series-parallel
         if (dice.below(3) == 0) graph[from].push_back(to);
     std::vector<double> weight;
     for (size_t i = 0; i < graph.size(); ++i) weight.push_back(static_cast<double>(1 + dice.below(5)));
-    const SpTree tree = make_series_parallel(graph, weight);
+    const SpTree tree = make_series_parallel(dag_of(graph), weight);
     CHECK(is_canonical(tree));
-    if (const auto exact = decompose(graph)) CHECK(tree.str() == exact->str());
+    if (const auto exact = decompose(dag_of(graph))) CHECK(tree.str() == exact->str());
     // Every edge of the graph is a path of the tree's graph.
     SuccessorLists with_tree = composed(tree, graph.size());
     std::vector<size_t> position(graph.size());

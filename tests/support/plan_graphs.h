@@ -5,8 +5,19 @@
 #include <vector>
 
 #include "ir/plan_graph.h"
+#include "support/digraph.h"
 
 namespace graphpipe::tests {
+
+/// The successors of each node.
+using SuccessorLists = std::vector<std::vector<size_t>>;
+
+inline Dag dag_of(const SuccessorLists& graph) {
+  EdgeList edges;
+  for (size_t from = 0; from < graph.size(); ++from)
+    for (const size_t to : graph[from]) edges.emplace_back(static_cast<uint32_t>(from), static_cast<uint32_t>(to));
+  return Dag(graph.size(), std::move(edges));
+}
 
 /// A node of `seconds` forward per sample and twice that backward (half input, half weight gradient), one weight of
 /// `weight_bytes`, one output of `bytes` per sample that its own backward keeps.
