@@ -30,6 +30,12 @@ struct Wanted {
   OperandForm form = OperandForm::kSame;
 };
 
+/// The value that nodes read in place of a tensor, and the place of the first of them.
+struct Operand {
+  std::string value;
+  size_t place = 0;
+};
+
 Attribute ints_attribute(const std::string& name, Dims ints) {
   Attribute attribute;
   attribute.name = name;
@@ -249,11 +255,17 @@ class Restorer {
   /// The name of a new value; empty where the file has one of that name.
   std::string new_value(std::string name) { return names_.insert(name).second ? name : std::string(); }
 
-  /// The value that the node reads in place of the file's tensor of this rank; the node that makes it comes before.
+  /// The value that the node reads in place of the file's tensor of this rank; the node that makes it comes before all
+  /// that read it, which are not met in their order: a call may have nodes behind those of the next one.
   std::string operand_of(size_t node, const Wanted& wanted, size_t rank) {
     if (wanted.form == OperandForm::kSame || (wanted.form == OperandForm::kWithAxes && rank == 1)) return wanted.name;
-    std::string& value = operands_[{wanted.name, rank}];
-    if (!value.empty()) return value;
+    auto& [value, place] = operands_[{wanted.name, rank}];
+    if (!value.empty()) {
+      if (node < place) move_maker(value, place, node);
+      place = std::min(place, node);
+      return value;
+    }
+    place = node;
     if (wanted.form == OperandForm::kTransposed) {
       value = new_value(wanted.name + "/transposed");
       OnnxNode transpose = node_of("Transpose", {wanted.name}, value);
@@ -269,6 +281,14 @@ class Restorer {
     body_.initializers.push_back(int64_tensor(axes, behind));
     before_[node].push_back(node_of("Unsqueeze", {wanted.name, axes}, value));
     return value;
+  }
+
+  /// Moves the node that makes the value from before one node to before another.
+  void move_maker(const std::string& value, size_t from, size_t to) {
+    const auto maker =
+        std::ranges::find_if(before_[from], [&](const OnnxNode& each) { return each.outputs[0] == value; });
+    before_[to].push_back(std::move(*maker));
+    before_[from].erase(maker);
   }
 
   /// Where the bias of a product has gone: the product, and the bias as it began. Nothing where anything is added.
@@ -368,7 +388,7 @@ class Restorer {
   std::map<std::string, size_t> held_;     // the place of each initializer that may be a parameter
   std::set<std::string> names_, results_;  // of all values and tensors; of what calls compute
   std::set<std::string> added_, left_, reported_;
-  std::map<std::pair<std::string, size_t>, std::string> operands_;  // of a restored tensor, of a rank
+  std::map<std::pair<std::string, size_t>, Operand> operands_;  // of a restored tensor, of a rank
   std::vector<std::string> restored_;
   std::map<std::string, Tensor> sources_;
 };

@@ -128,6 +128,19 @@ TEST_CASE("norms of groups get their vectors back, statistics theirs, and convol
   CHECK(param_of(whole->graph, "mean").kind == ir::ParamKind::kBuffer);
 }
 
+TEST_CASE("what a restored tensor is read through comes before all that read it, also where a call has later nodes") {
+  const std::string norm = call("group_norm.default", "%x, 2, %p_scale, %p_shift");
+  const std::string early = "early|" + norm, late = "late|" + norm;
+  const auto imported = import_trained(
+      exported_model("g (float[N,6,2,2] x, float[6,1,1] val_3) => (float[N,6,2,2] e) { a = Relu(x) b = Mul(a, val_3) c "
+                     "= Add(b, val_3) "
+                     "d = Mul(c, val_3) e = Add(d, val_3) }",
+                     {{"a", early}, {"b", late}, {"c", late}, {"d", early}, {"e", early}}, {"scale", "shift"}));
+  REQUIRE(imported.ok());
+  CHECK(trained_names(imported) == std::set<std::string>{"scale", "shift"});
+  CHECK(shape_of(imported->graph, "scale") == "6 ");
+}
+
 TEST_CASE("a call with one parameter reads that one; where a product's weight is computed, its bias stays lost") {
   const auto scaled_with = [](const std::string& product) {
     return import_trained(exported_model(text("g (float[N,4] x, float[4] g, float[4,4] k) => (float[N,4] y) { m = "
