@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 
 #include "runtime/collectives/reduce.h"
 #include "runtime/executor/plan_channels.h"
@@ -11,7 +10,6 @@
 #include "runtime/profiling/measure_rates.h"
 #include "runtime/transport/transports.h"
 #include "support/median.h"
-#include "wire/all_reduce.h"
 
 namespace graphpipe::runtime {
 namespace {
