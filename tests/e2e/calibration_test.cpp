@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "driver/launch/launch.h"
 #include "driver/launch/process.h"
 #include "tests/e2e/pipeline_run.h"
 
@@ -86,4 +87,21 @@ TEST_CASE("a profile has each operator at each number of samples, and plans are 
   CHECK(work(2) == doctest::Approx(work(1) / 2).epsilon(0.05));
   CHECK(work(4) == doctest::Approx(work(2) / 2).epsilon(0.05));
   CHECK(work(8) == doctest::Approx(4 * work(4)).epsilon(0.05));
+}
+
+TEST_CASE("where the memory is short for two, one process measures the model, and both what is between them") {
+  const fs::path folder = work_folder("profile_alone");
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const Reference reference = read_reference("dlrm");
+  const std::string program = folder / "program";
+  graphpipe_output({"profile", reference.folder + "/model.onnx", "--loss", reference.loss, "--batch", "8", "--steps",
+                    "3", "--keep", program, "-o", folder / "profile.json", "-q"});
+  wire::RunOptions run;
+  run.data.steps = 3;
+  run.launch.alone = true;
+  const Result<driver::RunOutcome> outcome = driver::launch_profile(program, 2, run);
+  REQUIRE(outcome.ok());
+  CHECK(outcome->exit_code == 0);
+  for (const char* line : {"op 0 8 ", "link ", "runtime "}) CHECK(outcome->report.find(line) != std::string::npos);
 }
