@@ -158,6 +158,14 @@ MemoryFit Candidates::add(const std::vector<FoundStage>& stages) {
   return fit;
 }
 
+void set_recompute(const PlanRequest& request, ir::Assignment& assignment) {
+  if (request.recompute == Recompute::kAuto) return;
+  for (ir::StageChoice& choice : assignment.choice) choice.recompute = false;
+  if (request.recompute == Recompute::kNever) return;
+  for (const ir::PlanNodeId node : request.graph->node_ids())
+    if (request.graph->nodes[node].has_backward) assignment.choice[assignment.stage_of[node]].recompute = true;
+}
+
 bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment) {
   bool any = false;
   if (!request.shard_optimizer_state || request.graph->optimizer_state_per_weight_byte <= 0) return any;
@@ -173,6 +181,7 @@ bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assign
 MemoryFit Candidates::add(ir::Assignment assignment) {
   for (ir::StageChoice& choice : assignment.choice)
     if (choice.devices.size() < 2) choice.shard_optimizer_state = false;  // there is nothing to divide
+  set_recompute(request_, assignment);
   auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
     refusal_ = stages.problems().front().message;

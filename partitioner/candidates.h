@@ -31,6 +31,9 @@ Result<DeviceBudget> device_budget(const PlanRequest& request);
 /// with their topological numbers. Errors (kNoFeasiblePlan): no such stage, or too few devices.
 Status force_replicas(const PlanRequest& request, ir::Assignment& assignment);
 
+/// Lets stages recompute as the request asks: all with a node that has a backward, none, or those that do already.
+void set_recompute(const PlanRequest& request, ir::Assignment& assignment);
+
 /// Divides the optimizer's state over the replicas of every stage that has some and does not divide it yet; returns
 /// whether there was one. Tried where a plan does not fit.
 bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);

@@ -29,6 +29,7 @@ class Checker {
     check_mixing();
     if (options_.limit_memory) check_memory();
     if (!std::isnan(options_.objective)) check_objective();
+    if (options_.recompute != Recompute::kAuto) check_recompute();
     return std::move(problems_);
   }
 
@@ -88,6 +89,17 @@ class Checker {
           report("device ", device, " holds stages ", entry->second, " and ", stage);
       }
     }
+  }
+
+  void check_recompute() {
+    std::vector<bool> asked(stages(), false);
+    if (options_.recompute == Recompute::kAlways)
+      for (const ir::PlanNodeId id : graph_.node_ids())
+        if (graph_.nodes[id].has_backward) asked[stage_of(id)] = true;
+    for (size_t stage = 0; stage < stages(); ++stage)
+      if (choice(stage).recompute != asked[stage])
+        report("stage ", stage, asked[stage] ? " keeps" : " recomputes", " its activations, --recompute is ",
+               recompute_name(options_.recompute));
   }
 
   /// The first device of each replica and, at a degree above 1, those that share the nodes with it.

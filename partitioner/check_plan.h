@@ -3,6 +3,7 @@
 // none with build_stage_graph.
 
 #include "ir/assignment.h"
+#include "partitioner/planner.h"
 #include "support/result.h"
 
 namespace graphpipe::partitioner {
@@ -17,13 +18,15 @@ struct CheckOptions {
   int stages = 0;
   /// What the planner claims as objective (seconds per sample); NaN: not checked.
   double objective = 0;
+  /// What the request asks of stages with a backward.
+  Recompute recompute = Recompute::kAuto;
 };
 
 /// Problems found, each once; empty for a sound plan. Checked: every node in one stage, stages not empty; convex parts
 /// and no cycle between stages; colocation; micro-batch, k, degree, devices and replicas in range; alternatives
 /// that exist and have the degree of their stage, devices of kinds that run their nodes; nodes that work
 /// on samples together get those of their scope, on one replica; mixed values only between equal micro-batches; memory
-/// with the fewest samples in flight that do not deadlock; the objective to 1e-9.
+/// with the fewest samples in flight that do not deadlock; the objective to 1e-9; recomputation, where it is asked for.
 Diagnostics check_plan(const ir::PlanGraph& graph, const ir::Cluster& cluster, const ir::Assignment& assignment,
                        const CheckOptions& options);
 

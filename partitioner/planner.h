@@ -27,6 +27,16 @@ struct ForcedReplicas {
   int replicas = 1;
 };
 
+/// Which stages with a backward recompute (StageChoice::recompute).
+enum class Recompute : uint8_t {
+  kAuto,  // those that the planner chooses, where memory asks for it; planners that know no recomputation choose none
+  kAlways,
+  kNever,
+};
+/// "auto", "always", "never".
+std::string_view recompute_name(Recompute recompute);
+std::optional<Recompute> recompute_of_name(std::string_view name);
+
 /// Where an original program deviates from its paper, or has an evident bug, by its name in docs/planners.md.
 struct Quirk {
   std::string_view name;
@@ -86,6 +96,7 @@ struct PlanRequest : SearchTime {
   std::vector<ForcedReplicas> replicas;
   /// Refuse plans that do not fit the devices.
   bool limit_memory = true;
+  Recompute recompute = Recompute::kAuto;
   /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
   bool shard_optimizer_state = false;
   /// Threads of the search. The plan does not depend on it.

@@ -150,6 +150,24 @@ Status check_request(const PlanRequest& request) {
 
 }  // namespace
 
+std::string_view recompute_name(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kAuto:
+      return "auto";
+    case Recompute::kAlways:
+      return "always";
+    case Recompute::kNever:
+      break;
+  }
+  return "never";
+}
+
+std::optional<Recompute> recompute_of_name(std::string_view name) {
+  for (const Recompute known : {Recompute::kAuto, Recompute::kAlways, Recompute::kNever})
+    if (recompute_name(known) == name) return known;
+  return std::nullopt;
+}
+
 std::span<const PlannerEntry> planners() { return kPlanners; }
 
 std::vector<const PlannerEntry*> planners_with(bool PlannerTraits::*trait) {
@@ -234,7 +252,8 @@ Result<PlanAnswer> plan(std::string_view planner, const PlanRequest& asked) {
                                             {.one_stage_per_device = !may_share_devices,
                                              .limit_memory = request.limit_memory,
                                              .stages = is_given ? 0 : request.stages.value_or(0),
-                                             .objective = candidate.objective});
+                                             .objective = candidate.objective,
+                                             .recompute = is_given ? Recompute::kAuto : request.recompute});
     if (!problems.empty()) {
       if (is_given) return problems;
       // A planner and the checker disagree: a defect of ours.

@@ -70,8 +70,7 @@ CLI::Validator one_of(const Entries& entries) {
 }
 
 // A flag that takes one word each time it is given, and does not swallow the words after that.
-CLI::Option* repeated(CLI::App& app, const std::string& flag, std::vector<std::string>& words,
-                      const std::string& help) {
+CLI::Option* repeated(CLI::App& app, std::string flag, std::vector<std::string>& words, const std::string& help) {
   return app.add_option(flag, words, help)->allow_extra_args(false);
 }
 
@@ -163,6 +162,8 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
                  "it, and what skips stages passes through them, as sequential pipelines do")
       ->check(member_of(ir::execution_name, ir::Execution::kChain))
       ->default_str("graph");
+  app.add_option("--recompute", plan.recompute, "stages that compute activations again; auto: where memory asks for it")
+      ->check(member_of(partitioner::recompute_name, partitioner::Recompute::kNever));
   app.add_flag("--shard-optimizer", plan.shard_optimizer,
                "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);
@@ -230,7 +231,6 @@ void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
   flag("--use-fewer", foreign.use_fewer, "devices may stay idle");
   flag("--non-contiguous", foreign.non_contiguous, "a device may hold several runs of layers (max-throughput)");
   flag("--no-traffic", foreign.no_traffic, "planners count no traffic between stages; steps do");
-  flag("--no-recompute", foreign.no_recompute, "never recompute activations");
 }
 
 void standalone_flags(CLI::App& app, ScheduleOptions& schedule) {

@@ -57,6 +57,7 @@ struct PlanOptions {
   int64_t stages = 0;
   std::string micro_batch = "auto";
   std::vector<std::string> replicas;  // STAGE=D
+  std::string recompute = "auto";     // or always, never
   std::string execute;                // graph or chain; empty: graph, or as the plan file says
   std::string plan;                   // a plan made before, or written by hand: checked and used as given
   std::string profile;
@@ -75,7 +76,7 @@ struct ForeignOptions {
   std::string format = kOwnProfileFormat;
   std::string topology;  // COUNT@BANDWIDTH,... innermost first
   std::string compat;    // quirks of the originals: all, or names
-  bool no_replication = false, use_fewer = false, no_traffic = false, no_recompute = false;
+  bool no_replication = false, use_fewer = false, no_traffic = false;
   bool non_contiguous = false;
   int64_t micro_batches = 0;  // of a step; 0: what the file says, or 16
   std::string machines;       // devices up to the end of each machine

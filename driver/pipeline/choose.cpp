@@ -116,6 +116,7 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
     request.replicas.push_back(forced);
   }
   request.shard_optimizer_state = options.shard_optimizer;
+  request.recompute = partitioner::recompute_of_name(options.recompute).value();
   return Ok{};
 }
 

@@ -238,7 +238,10 @@ Status ProfileProblem::take_request() {
   original.non_contiguous = foreign.non_contiguous;
   original.use_fewer = foreign.use_fewer;
   original.charge_traffic = !foreign.no_traffic;
-  original.recompute = !foreign.no_recompute;
+  if (options_.plan.recompute == partitioner::recompute_name(partitioner::Recompute::kAlways))
+    return usage("--recompute always", "a profile of another project says which layers may recompute",
+                 "leave it out, or use --recompute never");
+  original.recompute = options_.plan.recompute != partitioner::recompute_name(partitioner::Recompute::kNever);
   original.profile_batch = foreign.profile_batch;
   if (foreign.max_degree > 0) original.max_degree = static_cast<int>(foreign.max_degree);
   request_.replication = !foreign.no_replication;

@@ -200,6 +200,19 @@ bool may_climb(const PlanOptions& options) {
          policy->shape == ir::StageShape::kAny && !policy->takes_turns;
 }
 
+/// Whether the planner has not been asked for plans that recompute, but may be.
+bool may_recompute(const PlanOptions& options) {
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
+  const bool is_left = options.recompute == partitioner::recompute_name(partitioner::Recompute::kAuto);
+  return planner != nullptr && is_left && !planner->traits.asks_others && !planner->traits.is_given;
+}
+
+/// Searches for plans whose stages recompute, where the planner has none that fits otherwise.
+Status plan_recomputing(Pipeline& pipeline, PlanOptions options, Search& search) {
+  options.recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);
+  return plan_for(pipeline, options, 1, search);
+}
+
 /// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.
 Status with_lack(Status refusal, Pipeline& pipeline, const Search& search) {
   Diagnostics problems = refusal.problems();
@@ -223,6 +236,10 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
+  if (has_no_schedule(found) && may_recompute(options) && !interrupted()) {
+    pipeline.plan = asked;
+    found = plan_recomputing(pipeline, options, search);
+  }
   size_t tried = 0;
   while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
     pipeline.plan = asked;

@@ -41,8 +41,7 @@ std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
   std::vector<Choice> stairs;
   for (size_t i = 0; i < evaluator_.counts(); ++i) {
     if (evaluator_.compute_per_sample(i) > fill_limit_) continue;
-    for (bool recompute : {false, true}) {
-      if (recompute && !evaluator_.may_recompute()) break;
+    for (const bool recompute : evaluator_.forms()) {
       const StageOption option = evaluator_.option_at(i, recompute);
       if (option.devices > limits_.devices || !(option.time_per_sample <= fill_limit_)) break;
       const double lacking = option.memory(micro_batch_.count) - limits_.memory;

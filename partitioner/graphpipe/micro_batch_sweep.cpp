@@ -96,9 +96,7 @@ class Task {
     for (const auto& [size, k] : sizes) {
       owned.push_back(
           std::make_unique<StageEvaluator>(*request_.graph, *request_.cluster, size, k, budget_.largest_replication,
-                                           EvaluatorOptions{.recompute = options_.recompute,
-                                                            .shard_optimizer_state = request_.shard_optimizer_state,
-                                                            .counts_updates = options_.counts_updates}));
+                                           evaluator_options(request_, options_.recompute, options_.counts_updates)));
       evaluators.push_back(owned.back().get());
     }
     for (const double memory : memories_) {

@@ -1,6 +1,7 @@
 #include "partitioner/graphpipe/stage_cost_table.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -43,6 +44,14 @@ double message_seconds(const ir::LinkLevel& link, double bytes) {
 }
 
 }  // namespace
+
+EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates) {
+  const bool asked = request.recompute == Recompute::kAlways;
+  return {.keep = !asked,
+          .recompute = asked || (may_recompute && request.recompute == Recompute::kAuto),
+          .shard_optimizer_state = request.shard_optimizer_state,
+          .counts_updates = counts_updates};
+}
 
 StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
                                int max_devices, const EvaluatorOptions& options)
@@ -287,6 +296,13 @@ double StageEvaluator::update_seconds(int replicas) const {
   return slowest;
 }
 
+std::span<const bool> StageEvaluator::forms() const {
+  static constexpr std::array<bool, 2> kForms = {false, true};
+  const std::span<const bool> forms(kForms);
+  if (!options_.recompute || !has_backward_) return forms.first(1);
+  return options_.keep ? forms : forms.last(1);
+}
+
 StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) const {
   const size_t index = column(replica_index);
   const double samples = static_cast<double>(micro_batch().count);
@@ -327,8 +343,7 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
 void StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
   const size_t first = out.size();
   for (size_t i = 0; i < counts(); ++i)
-    for (bool recompute : {false, true}) {
-      if (recompute && !may_recompute()) break;
+    for (const bool recompute : forms()) {
       const StageOption option = option_at(i, recompute);
       if (!(option.time_per_sample <= limit)) continue;
       const bool useless =

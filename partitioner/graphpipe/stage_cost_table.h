@@ -11,6 +11,7 @@
 #include "cost/update_time.h"
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
+#include "partitioner/planner.h"
 #include "support/integer_math.h"
 
 namespace graphpipe::partitioner {
@@ -38,13 +39,17 @@ struct StageOption {
 };
 
 struct EvaluatorOptions {
-  /// Each replica count comes in two forms.
-  bool recompute = false;
+  /// The forms in which each replica count of a stage with a backward comes: kept activations, recomputed ones, or
+  /// first the one and then the other.
+  bool keep = true, recompute = false;
   /// Replicas divide the state among them.
   bool shard_optimizer_state = false;
   /// Times per sample have a share of the update.
   bool counts_updates = false;
 };
+
+/// Those of a request; `may_recompute` says whether a planner recomputes where the request leaves it to it.
+EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates = false);
 
 class StageEvaluator {
  public:
@@ -63,7 +68,8 @@ class StageEvaluator {
   double min_work_per_sample(ir::PlanNodeId node) const;
   /// How many replica counts come into question for the stage so far, and what the stage costs with one of them.
   size_t counts() const;
-  bool may_recompute() const { return options_.recompute && has_backward_; }
+  /// Whether the stage so far recomputes, for each form that it comes in.
+  std::span<const bool> forms() const;
   StageOption option_at(size_t index, bool recompute) const;
   /// No option with this replica count has a smaller time per sample.
   double compute_per_sample(size_t index) const;

@@ -41,7 +41,7 @@ class RunTable {
       for (size_t last = first; last < length_; ++last) {
         evaluator.add(line.elements[last].nodes);
         for (size_t i = 0; i < evaluator.counts(); ++i) {
-          const StageOption option = evaluator.option_at(i, false);
+          const StageOption option = evaluator.option_at(i, evaluator.forms().front());
           if (static_cast<size_t>(option.devices) <= devices_)
             at(first, last + 1, static_cast<size_t>(option.devices)) = option;
         }
@@ -261,7 +261,7 @@ void search_line(const PlanRequest& request, const SearchChain& line, const std:
     std::vector<RunTable> tables;
     for (const ir::PlanGraph& graph : by_kind) {
       StageEvaluator evaluator(graph, *request.cluster, size, 1, static_cast<int>(max_replicas),
-                               {.shard_optimizer_state = request.shard_optimizer_state});
+                               evaluator_options(request, false));
       tables.emplace_back(line, evaluator, max_replicas);
     }
     ChainDp(line, tables, size, classes, bunch).run(deadline, found);

@@ -78,6 +78,7 @@ class HillClimb {
     --left_;
     Tried tried;
     tried.assignment = std::move(assignment);
+    set_recompute(request_, tried.assignment);
     auto stages = build_stage_graph(graph_, tried.assignment);
     if (!stages.ok()) return std::nullopt;
     if (!request_.replicas.empty()) {  // building the graph has renumbered the stages
@@ -407,6 +408,7 @@ class HillClimb {
   /// Turning recomputation off saves work. Turning it on, where memory limits the samples in flight, allows more of
   /// them.
   bool change_recompute() {
+    if (request_.recompute != Recompute::kAuto) return false;
     for (StageId stage : best_.stages.stage_ids()) {
       if (is_over()) return false;
       if (!best_.assignment.choice[stage].recompute && !is_short_of_memory()) continue;

@@ -192,3 +192,39 @@ TEST_CASE("a limit of memory that the fastest plan just keeps to changes nothing
       CHECK(limited->built.step_seconds() == free->built.step_seconds());
     }
 }
+
+TEST_CASE("planners that keep all activations recompute them where nothing fits otherwise") {
+  driver::Options options;
+  options.model.model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/gpt2_like/model.onnx";
+  options.training.loss = "cross_entropy:logits,label";
+  options.training.batch = 32;
+  options.plan.planner = "equal-split";
+  options.plan.policy = "gpipe";  // holds all micro-batches
+  options.plan.micro_batch = "1";
+  options.plan.cluster = "default";
+  options.plan.devices = options.plan.stages = 2;
+  const auto made_with = [&](const char* recompute, double memory) {
+    options.plan.recompute = recompute;
+    options.plan.memory = memory;
+    return driver::make_pipeline(options);
+  };
+  const auto peak = [](const auto& made) {
+    return std::ranges::max(made->built.memory, {}, &scheduler::DeviceMemory::peak).peak.count;
+  };
+  const auto recomputing = [](const auto& made) {
+    return std::ranges::count(made->plan.assignment.choice, true, &ir::StageChoice::recompute);
+  };
+  const auto kept = made_with("never", 0), again = made_with("always", 0), free = made_with("auto", 0);
+  REQUIRE(kept.ok());
+  REQUIRE(again.ok());
+  REQUIRE(free.ok());
+  CHECK(recomputing(kept) == 0);
+  CHECK(recomputing(again) == 2);
+  CHECK(recomputing(free) == 0);
+  REQUIRE(2 * peak(again) < peak(kept));
+  const double little = static_cast<double>(peak(again) + (peak(kept) - peak(again)) / 8);
+  CHECK_FALSE(made_with("never", little).ok());
+  const auto limited = made_with("auto", little);
+  REQUIRE(limited.ok());
+  CHECK(recomputing(limited) == 2);
+}

@@ -191,6 +191,16 @@ std::string skipping_plan() {
 
 }  // namespace
 
+TEST_CASE("stages that all recompute give the same bits") {
+  const std::string folder = work_folder("policies_recompute");
+  for (const char* policy : {"gpipe", "kfkb", "zb-1p"}) {
+    check_case(folder,
+               {policy, {"--devices", "2", "--planner", "graphpipe", "--stages", "2", "--recompute", "always"}});
+    const json shown = json::parse(graphpipe_output({"simulate", folder, "--json"}));
+    for (const json& stage : shown["stages"]) CHECK(stage["recompute"] == true);
+  }
+}
+
 TEST_CASE("executed as a chain, branches wait for each other, what skips stages passes through, and the bits stay") {
   const std::string folder = work_folder("policies_chain"), straight = folder + ".graph";
   const Reference reference = read_reference("dlrm");

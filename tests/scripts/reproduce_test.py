@@ -21,6 +21,7 @@ import published_models  # noqa: E402
 LOADER = SourceFileLoader("reproduce", str(ROOT / "scripts/reproduce"))
 REPRODUCE = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", LOADER))
 LOADER.exec_module(REPRODUCE)
+import reproduce_gpipe  # noqa: E402  (found by what scripts/reproduce has added to the path)
 
 
 def output_of(*words) -> str:
@@ -49,6 +50,21 @@ class PublishedModels(unittest.TestCase):
                 trained = {row["name"] for row in json.loads(done.stdout)["parameters"] if row["trained"]}
                 self.assertFalse([row for row in trained if re.search("constant_|attn_?bias", row, re.IGNORECASE)], name)
                 self.assertEqual(any(row.startswith("vision.") for row in trained), name == "clip_vit_l14", name)
+
+
+class GpipeModels(unittest.TestCase):
+    def test_they_have_as_many_parameters_as_the_paper_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for layers, parameters in ((3, 282.2e6), (13, 785.8e6), (103, 5.3e9), (415, 21.0e9)):
+                written = reproduce_gpipe.write_transformer(layers, pathlib.Path(folder))
+                self.assertAlmostEqual(written / parameters, 1, delta=0.005, msg=layers)
+
+    def test_the_most_layers_are_found_to_1_in_100(self):
+        for most in (0, 1, 2, 7, 99, 100, 1000):
+            found = reproduce_gpipe.deepest(lambda layers, most=most: layers <= most, 1, 10)
+            self.assertLessEqual(found, most)
+            self.assertGreaterEqual(found, most - most // 100)
+        self.assertEqual(reproduce_gpipe.deepest(lambda layers: layers < 8, 8, 16), 0)
 
 
 class Figures(unittest.TestCase):
@@ -103,6 +119,18 @@ class Figures(unittest.TestCase):
         for row in self.rows("dapple"):
             self.assertAlmostEqual(row["over_gpipe"], row["torchgpipe"] / row["dapple"], places=2)
             self.assertGreater(row["over_gpipe"], 1, row["model"])
+
+    def test_gpipe_s_transformer_is_faster_with_more_micro_batches_and_more_devices_at_work(self):
+        ratios = {(row["micro_batches"], row["devices"]): row["ratio"] for row in self.rows("gpipe-speed")}
+        for devices in (2, 4, 8):
+            gains = [ratios[micro_batches, devices] for micro_batches in (1, 4, 32)]
+            self.assertEqual(gains, sorted(gains))
+        for micro_batches in (4, 32):
+            gains = [ratios[micro_batches, devices] for devices in (2, 4, 8)]
+            self.assertEqual(gains, sorted(gains))
+        # Where nearly all devices work at once, as many times as the paper has, within a tenth.
+        for devices, paper in ((2, 1.8), (4, 3.4), (8, 6.3)):
+            self.assertAlmostEqual(ratios[32, devices] / paper, 1, delta=0.1)
 
     def test_measured_is_for_throughput_alone(self):
         done = subprocess.run([ROOT / "scripts/reproduce", "gpipe", "--measured"], capture_output=True, check=False)
