@@ -43,8 +43,9 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
 set(GRAPHPIPE_LARGE_FILES "$<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:SHELL:--param ggc-min-heapsize=524288>")
 # What is not optimised for speed in a release build: tests, and folders marked ONCE, whose code runs once per command
 # while planners, prices and schedules search. -Og alone leaves every lambda a function of its own. Of what is
-# uninitialised it warns where it followed too little to know; the presets for development follow more.
-set(GRAPHPIPE_FAST_COMPILE "$<$<CONFIG:Release>:-Og;-finline-functions-called-once;-Wno-maybe-uninitialized>")
+# uninitialised GCC warns then where it followed too little to know; the presets for development follow more.
+set(GRAPHPIPE_FAST_COMPILE "$<$<CONFIG:Release>:-Og>"
+  "$<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-finline-functions-called-once;-Wno-maybe-uninitialized>")
 
 # graphpipe_library(NAME [ONCE] DEPS folders... THIRD_PARTY targets...)
 # A folder without .cpp files becomes an interface library.

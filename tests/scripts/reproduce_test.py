@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """scripts/reproduce and the models that it plans: reproduce_test.py GRAPHPIPE."""
 
+import concurrent.futures
+import contextlib
 import importlib.util
+import io
 import json
 import pathlib
 import re
@@ -139,6 +142,71 @@ class Figures(unittest.TestCase):
     def test_an_unknown_figure_is_a_usage_error(self):
         done = subprocess.run([ROOT / "scripts/reproduce", "figure-99"], capture_output=True, check=False)
         self.assertEqual(done.returncode, 2)
+
+
+class Recorded(REPRODUCE.Planner):
+    """Makes no plan: a chain takes 3 s, a graph 2 s, and every request is written down."""
+
+    def __init__(self):
+        super().__init__(GRAPHPIPE, pathlib.Path("/nowhere"), 1)
+        self.asked = []
+
+    def plan(self, name: str, devices: int, flags: list, branches: int = 0, batch: int = 0, launch: float = 0, preset: str = "summit"):
+        words = list(map(str, flags))
+        self.asked.append((name, devices, words, branches, batch, launch, preset))
+        in_line = "chain" in words
+        stages = [{"predecessors": [stage - 1] if in_line and stage > 0 else [], "micro_batch": 4} for stage in range(3)]
+        planner = words[words.index("--planner") + 1] if "--planner" in words else "auto"
+        made = concurrent.futures.Future()
+        made.set_result({"planner": planner, "stages": stages, "simulated_step": 3.0 if in_line else 2.0, "bound": 1.0, "search_seconds": 0.5})
+        return made
+
+    def paced(self, file: pathlib.Path, steps: int) -> dict:
+        return {"measured_step": 3.3 if "chain" in file.name else 2.2, "pace_scale": 1, "pace_bytes": 1}
+
+
+class Rows(unittest.TestCase):
+    """What the figures ask for and make of the plans; those of the papers' size take minutes."""
+
+    def test_a_chain_is_of_the_planners_of_the_papers_and_a_graph_of_ours(self):
+        for figure in ("throughput", "ablation", "branches", "micro-batch", "assumptions", "published"):
+            with self.subTest(figure=figure):
+                planner = Recorded()
+                make = REPRODUCE.FIGURES[figure][0]
+                rows = make(planner, [4, 32]) if figure == "throughput" else make(planner)
+                self.assertTrue(rows)
+                for row in rows:
+                    self.assertEqual((row["chain_step"], row["graph_step"], row["ratio"]), (3.0, 2.0, 1.5))
+                    self.assertEqual((row["chain_depth"], row["graph_depth"]), (3, 1))
+                    self.assertIn("paper", row)
+                for _, _, words, *_ in planner.asked:
+                    if "--plan" in words:  # the graph's own plan, in line
+                        continue
+                    ours = words[words.index("--planner") + 1] in REPRODUCE.GRAPH_PLANNERS
+                    self.assertEqual(ours, "chain" not in words, words)
+
+    def test_the_rows_are_those_of_the_papers(self):
+        def keys(figure: str, *names: str) -> list:
+            return [tuple(row[name] for name in names) for row in REPRODUCE.FIGURES[figure][0](Recorded())]
+        self.assertEqual(keys("branches", "branches", "devices"), [(b, d) for b in (2, 4, 8) for d in (4, 8, 16)])
+        self.assertEqual(keys("micro-batch", "micro_batch"), [(size,) for size in (1, 2, 4, 8, 16, 32)])
+        self.assertEqual(keys("ablation", "model", "devices"), [(name, 32) for name in REPRODUCE.MODELS])
+        self.assertEqual(keys("assumptions", "launch_seconds", "batch"), [(launch, batch) for launch in (4e-6, 40e-6) for batch in (512, 128)])
+        self.assertEqual(keys("published", "model"), [(name,) for name in published_models.MODELS])
+        self.assertEqual(keys("search-time", "graphpipe_seconds", "auto_seconds", "pipedream_seconds", "piper_seconds"), [(0.5,) * 4] * 3)
+
+    def test_auto_as_a_chain_is_the_best_chain_of_ours(self):
+        planner = Recorded()
+        for row in REPRODUCE.auto_chain(planner):
+            self.assertEqual((row["chain_planner"], row["ratio"], row["most"]), ("auto", 1.5, 3.0))
+        self.assertTrue(all(devices == 32 for _, devices, *_ in planner.asked))
+
+    def test_measured_rows_compare_what_was_measured(self):
+        with contextlib.redirect_stderr(io.StringIO()):
+            rows = REPRODUCE.measured_throughput(Recorded(), [4])
+        self.assertEqual([row["model"] for row in rows], list(REPRODUCE.MODELS))
+        for row in rows:
+            self.assertEqual((row["chain_over_simulated"], row["graph_over_simulated"], row["measured_ratio"]), (1.1, 1.1, 1.5))
 
 
 class Plans(unittest.TestCase):
