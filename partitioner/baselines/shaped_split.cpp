@@ -64,6 +64,13 @@ Status expect_no_scopes(const ir::PlanGraph& graph) {
   return Ok{};
 }
 
+/// The graph on devices that are alike, with the prices that searches go by.
+ir::PlanGraph without_kinds(ir::PlanGraph graph) {
+  graph.kind_of_device.clear();
+  for (ir::PlanNode& node : graph.nodes) node.by_kind.clear();
+  return graph;
+}
+
 }  // namespace
 
 Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
@@ -81,6 +88,11 @@ Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
   line.levels = {line.levels.back()};
   line.levels.back().group = std::max(stages, 1);
   PlanRequest cut = request;
+  ir::PlanGraph alike;
+  if (!request.graph->kind_of_device.empty()) {
+    alike = without_kinds(*request.graph);
+    cut.graph = &alike;
+  }
   cut.cluster = &line;
   cut.stages = stages;
   // The bound of a step is that of the plan on the devices there are.

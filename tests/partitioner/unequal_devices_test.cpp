@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cost/lower_bound.h"
+#include "partitioner/baselines/shaped_split.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "tests/support/random_plan_graphs.h"
@@ -144,6 +145,28 @@ TEST_CASE("rows on unequal devices have the smallest bottleneck of any row") {
     const auto all = plan("exhaustive", request);
     REQUIRE(all.ok());
     CHECK(rows.min_objective() == doctest::Approx(all->objective).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("policies with several stages on a device have plans on devices of two speeds") {
+  const ir::PlanGraph graph = on_devices(tests::chain_graph(8, {.seconds = 1}, Samples(16)), {1, 1, 2, 2});
+  const ir::Cluster cluster = cluster_of(4);
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  // What a step takes at least on each device: those of one speed are alike.
+  request.evaluate = [&](const ir::Assignment& plan) {
+    ir::Assignment numbered = plan;
+    return cost::step_bound(build_stage_graph(graph, numbered).value(), cluster).device_work;
+  };
+  for (const ir::StageShape shape : {ir::StageShape::kLoop, ir::StageShape::kV}) {
+    const auto answer = plan_in_shape(request, shape);
+    REQUIRE(answer.ok());
+    for (const PlanCandidate& candidate : answer->candidates) {
+      CHECK(candidate.assignment.choice.size() == 8);
+      for (const ir::StageChoice& choice : candidate.assignment.choice) {
+        REQUIRE(choice.devices.size() == 1);
+        CHECK(choice.devices.front().index() < 4);
+      }
+    }
   }
 }
 
