@@ -18,7 +18,11 @@ using ir::StageId;
 double work_of(const ir::StageGraph& graph, StageId id) {
   const ir::Stage& stage = graph.stages[id];
   const int replicas = static_cast<int>(stage.choice.devices.size());
-  const auto item = [&](int64_t n) { return n == 0 ? 0.0 : stage.total(Samples(n)); };
+  const bool recomputes = stage.choice.recompute && stage.has_backward;
+  const auto item = [&](int64_t n) {
+    const double again = recomputes ? stage.forward.at(static_cast<double>(n)) : 0;
+    return n == 0 ? 0.0 : stage.total(Samples(n)) + again;
+  };
   const int64_t count = micro_batch_count(graph, id);
   double busiest = 0;
   for (int replica : {0, replicas - 1}) {
@@ -75,14 +79,23 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
     cost.hop_up = cost.hop_up > 0 ? std::min(cost.hop_up, latency) : 0;
     cost.weight_gradient = 0;  // may be delayed until the device is idle
   }
+  // So may a forward that runs again, before its gradient arrives.
+  for (const StageId id : graph.stage_ids()) {
+    const ir::Stage& stage = graph.stages[id];
+    if (stage.choice.recompute && stage.has_backward)
+      costs[id].input_gradient = stage.input_gradient.at(static_cast<double>(stage.choice.item_samples().count));
+  }
   // The item on the path may be the smaller last one: it costs less, and needs fewer of its producer's items.
   IdMap<StageId, int64_t> items(graph.stages.size());
   for (StageId stage : graph.stage_ids()) {
-    items[stage] = graph.stages[stage].choice.micro_batch.count;
-    const int64_t last = graph.batch.count % items[stage];
-    if (last == 0) continue;
-    items[stage] = last;
-    costs[stage].forward = costs[stage].input_gradient = 0;
+    const ir::StageChoice& choice = graph.stages[stage].choice;
+    items[stage] = choice.micro_batch.count;
+    if (const int64_t last = graph.batch.count % items[stage]; last != 0) {
+      items[stage] = last;
+      costs[stage].forward = costs[stage].input_gradient = 0;
+    }
+    // A replica that divides items with others waits for its own samples alone.
+    if (choice.mode == ir::ReplicaMode::kSplit) items[stage] /= std::ssize(choice.devices);
   }
   const IdMap<StageId, Ramps> paths = ramps(graph, costs, items);
   StepBound bound;

@@ -212,6 +212,7 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"plan,compile", "--recompute", &kSearch},
     {"plan,compile", "--shard-optimizer", &kSearch},
     {"plan,compile", "--time-limit", &kSearch},
+    {"plan,compile", "--recompute", &kOptimizer},
     {"plan,compile", "--optimizer", &kOptimizer},
     {"plan,compare", "--topology", &kForeign},
     {"plan,compare", "--compat", &kForeign},

@@ -239,7 +239,7 @@ Status ProfileProblem::take_request() {
   original.use_fewer = foreign.use_fewer;
   original.charge_traffic = !foreign.no_traffic;
   if (options_.plan.recompute == partitioner::recompute_name(partitioner::Recompute::kAlways))
-    return usage("--recompute always", "a profile of another project says which layers may recompute",
+    return usage("--recompute always", "planners of profiles of other projects decide which layers recompute",
                  "leave it out, or use --recompute never");
   original.recompute = options_.plan.recompute != partitioner::recompute_name(partitioner::Recompute::kNever);
   original.profile_batch = foreign.profile_batch;

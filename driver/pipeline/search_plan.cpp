@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "driver/launch/process.h"
@@ -115,10 +116,15 @@ constexpr std::array<double, 5> kSlacks = {scheduler::kMemoryBoundSlack, 1.7, 1.
 /// Where a plan is known, those after the first of these searches begin no later than this after all began.
 constexpr double kMaxSecondsBeyond = 12;
 
+bool leaves_recomputation(const PlanOptions& options) {
+  return options.recompute == partitioner::recompute_name(partitioner::Recompute::kAuto);
+}
+
 /// Whether the plan takes up this part of a device's memory, or recomputes to fit in.
-bool may_be_limited(const Pipeline& pipeline, double part) {
-  // Stages recompute only where memory asks for it.
-  return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute) ||
+bool may_be_limited(const Pipeline& pipeline, const PlanOptions& options, double part) {
+  // Where it is left to them, stages recompute only where memory asks for it.
+  return (leaves_recomputation(options) &&
+          std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute)) ||
          scheduler::peak_reaches(pipeline.built, pipeline.plan.cluster, part);
 }
 
@@ -148,7 +154,7 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
-    if (!pipeline.complete || !may_be_limited(pipeline, part)) break;
+    if (!pipeline.complete || !may_be_limited(pipeline, options, part)) break;
     if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
     if (slack < 1) break;
     search.first_fits = false;
@@ -200,17 +206,28 @@ bool may_climb(const PlanOptions& options) {
          policy->shape == ir::StageShape::kAny && !policy->takes_turns;
 }
 
-/// Whether the planner has not been asked for plans that recompute, but may be.
-bool may_recompute(const PlanOptions& options) {
+/// The request, and where the planner may keep all activations although it may recompute, the one that recomputes.
+std::vector<PlanOptions> ways_to_ask(const PlanOptions& options) {
+  std::vector<PlanOptions> ways{options};
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
-  const bool is_left = options.recompute == partitioner::recompute_name(partitioner::Recompute::kAuto);
-  return planner != nullptr && is_left && !planner->traits.asks_others && !planner->traits.is_given;
+  if (!leaves_recomputation(options) || planner == nullptr || planner->traits.asks_others || planner->traits.is_given)
+    return ways;
+  ways.push_back(options);
+  ways.back().recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);
+  return ways;
 }
 
-/// Searches for plans whose stages recompute, where the planner has none that fits otherwise.
-Status plan_recomputing(Pipeline& pipeline, PlanOptions options, Search& search) {
-  options.recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);
-  return plan_for(pipeline, options, 1, search);
+/// The first of the ways that has a plan where devices have `slack` times the memory. Errors: those of the last one.
+Status plan_some_way(Pipeline& pipeline, std::span<const PlanOptions> ways, const ir::Plan& asked, Search& search,
+                     double slack, const PlanOptions*& way) {
+  Status found = Ok{};
+  for (const PlanOptions& each : ways) {
+    way = &each;
+    pipeline.plan = asked;
+    found = plan_for(pipeline, each, slack, search);
+    if (!has_no_schedule(found) || interrupted()) break;
+  }
+  return found;
 }
 
 /// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.
@@ -232,22 +249,22 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
   Search search{.watch = {}, .line = line};
-  const Status first = plan_for(pipeline, options, 1, search);
+  const std::vector<PlanOptions> ways = ways_to_ask(options);
+  const PlanOptions* way = &ways.front();
+  const Status first = plan_for(pipeline, *way, 1, search);
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
-  if (has_no_schedule(found) && may_recompute(options) && !interrupted()) {
-    pipeline.plan = asked;
-    found = plan_recomputing(pipeline, options, search);
-  }
+  if (has_no_schedule(found) && ways.size() > 1 && !interrupted())
+    found = plan_some_way(pipeline, std::span(ways).subspan(1), asked, search, 1, way);
   size_t tried = 0;
-  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
-    pipeline.plan = asked;
-    found = plan_for(pipeline, options, kSlacks[tried++], search);
-  }
+  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted())
+    found = plan_some_way(pipeline, ways, asked, search, kSlacks[tried++], way);
   if (!found.ok()) return has_no_schedule(found) ? with_lack(first, pipeline, search) : found;
-  GP_TRY_VOID(search_with_more_memory(pipeline, options, asked, search, tried));
-  const bool is_limited = may_be_limited(pipeline, 1 / scheduler::kMemoryBoundSlack);
+  GP_TRY_VOID(search_with_more_memory(pipeline, *way, asked, search, tried));
+  const bool is_limited = may_be_limited(pipeline, *way, 1 / scheduler::kMemoryBoundSlack);
+  if (way == &ways.front() && ways.size() > 1 && is_limited && pipeline.complete)
+    GP_TRY_VOID(search_beyond_bounds(pipeline, ways.back(), asked, search, 1));
   if (is_limited && !search.best_fits && pipeline.complete && may_climb(options))
     GP_TRY_VOID(climb_by_code(pipeline, options, search));
   // What `auto` goes by, of the plan as it is in the end.

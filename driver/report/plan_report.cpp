@@ -90,6 +90,13 @@ int64_t peak_bytes(const scheduler::BuiltSchedule& built) {
   return peak;
 }
 
+std::string recomputation_text(const Pipeline& pipeline) {
+  std::string stages;
+  for (const ir::StageId id : pipeline.stages.stage_ids())
+    if (pipeline.stages.stages[id].choice.recompute) stages += text(stages.empty() ? "s" : ", s", id.index());
+  return stages.empty() ? "" : text("activations are computed again in the backwards of ", stages, "\n");
+}
+
 /// The best plan of several stages that was found, where the plan is plain data parallelism.
 std::string multi_stage_text(const Pipeline& pipeline) {
   if (!pipeline.multi_stage) return "";
@@ -214,6 +221,7 @@ std::string plan_text(const Pipeline& pipeline) {
   out += "peak memory: " + bytes_of_devices(pipeline, peaks) + "\n";
   if (!pipeline.arenas.empty())
     out += "tensors of a step, at fixed places: " + bytes_of_devices(pipeline, pipeline.arenas) + "\n";
+  out += recomputation_text(pipeline);
   if (shards_state(pipeline))
     out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
   return out;

@@ -104,6 +104,7 @@ class SizeSweep {
     asked.time_limit = std::max(0.0, request_.time_limit - watch_.seconds());
     asked.cancel = request_.cancel;
     asked.measure_shortfall = false;
+    asked.recompute = request_.recompute != Recompute::kNever;
     // Many sizes are tried, and none may take long.
     asked.memory_budget = kTableBytes;
     asked.max_pairs = kMaxPairsOfSize;

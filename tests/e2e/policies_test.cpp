@@ -197,6 +197,7 @@ TEST_CASE("stages that all recompute give the same bits") {
     check_case(folder,
                {policy, {"--devices", "2", "--planner", "graphpipe", "--stages", "2", "--recompute", "always"}});
     const json shown = json::parse(graphpipe_output({"simulate", folder, "--json"}));
+    REQUIRE(shown["stages"].size() == 2);
     for (const json& stage : shown["stages"]) CHECK(stage["recompute"] == true);
   }
 }
