@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "wire/data_file.h"
 #include "wire/npy_header.h"
@@ -22,13 +23,18 @@ std::string stem_of(const std::string& name) {
   return file.substr(0, file.size() - kEnding.size());
 }
 
-// Names of the entries of a folder that end in .npy; none where it cannot be read.
+// Names of the entries of a folder that end in .npy, those that are numbers first and in their order; none where it
+// cannot be read.
 std::vector<std::string> npy_files(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     if (entry.path().extension() == kEnding) names.push_back(entry.path().filename().string());
-  std::ranges::sort(names);
+  std::ranges::sort(names, {}, [](const std::string& name) {
+    uint64_t number = 0;
+    const bool is_number = read_number(std::string_view(name).substr(0, name.size() - kEnding.size()), number);
+    return std::tuple(!is_number, is_number ? number : 0, name);
+  });
   return names;
 }
 

@@ -290,6 +290,20 @@ TEST_CASE("an input may lie in numbered parts or in a folder of parts") {
   }
 }
 
+TEST_CASE("parts in a folder whose names are numbers come in their order, before other names") {
+  const TokensInParts data;
+  std::filesystem::create_directory(data.path + "/tokens");
+  const std::vector<std::string> ordered = {"tokens/0.npy", "tokens/2.npy", "tokens/010.npy", "tokens/11.npy",
+                                            "tokens/a.npy"};
+  for (const std::string& file : ordered) data.write(file, tokens(1));
+  NpyFolder files(data.path, kTable);
+  const auto parts = files.open(kTable.entries.front());
+  REQUIRE(parts.ok());
+  std::vector<std::string> opened;
+  for (const DataArray& part : *parts) opened.push_back(part.file);
+  CHECK(opened == ordered);
+}
+
 TEST_CASE("parts without one of them, twice or beside another form are refused") {
   const TokensInParts data;
   data.write("tokens.0.npy", tokens(2));
