@@ -71,7 +71,7 @@ CLI::Validator one_of(const Entries& entries) {
 
 // A flag that takes one word each time it is given, and does not swallow the words after that.
 CLI::Option* repeated(CLI::App& app, std::string flag, std::vector<std::string>& words, const std::string& help) {
-  return app.add_option(flag, words, help)->allow_extra_args(false);
+  return app.add_option(std::move(flag), words, help)->allow_extra_args(false);
 }
 
 void output_flags(CLI::App& app, Options& options) {

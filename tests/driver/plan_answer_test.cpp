@@ -452,3 +452,15 @@ TEST_CASE("what plan and simulate say of many devices is as short as of few") {
     for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() < 200, line);
   }
 }
+
+TEST_CASE("the report says which stages recompute, and of plans that keep everything nothing") {
+  const auto report = [](const char* recompute) {
+    const Answer answer =
+        ask({"plan", model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default", "--devices",
+             "2", "--planner", "sequential", "--stages", "2", "--recompute", recompute, "-q"});
+    CHECK(answer.code == 0);
+    return answer.out;
+  };
+  CHECK(holds(report("always"), "activations are computed again in the backwards of s0, s1\n"));
+  CHECK_FALSE(holds(report("never"), "computed again"));
+}

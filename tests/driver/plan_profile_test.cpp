@@ -260,6 +260,7 @@ TEST_CASE("flags are followed or refused by name, never passed over") {
       {{"--planner", "graphpipe", "--bandwidth", "0"}, "--bandwidth"},
       {{"--planner", "graphpipe", "--memory", "0"}, "--memory"},
       {{"--planner", "piper", "--shard-optimizer"}, "--shard-optimizer"},
+      {{"--planner", "piper", "--recompute", "always"}, "--recompute always"},
       {{"--planner", "piper", "--plan", "plan.json"}, "--planner"},
       {{"--planner", "piper", "--non-contiguous"}, "--non-contiguous"},
       {{"--planner", "max-throughput", "--non-contiguous", "--compat", "linear"}, "--non-contiguous"},
@@ -279,6 +280,7 @@ TEST_CASE("flags are followed or refused by name, never passed over") {
       file.plan({"--profile-format", "pipedream", "--planner", "auto", "--devices", "4", "--stages", "2"});
   CHECK(stages.code == 0);
   CHECK(stages.object["stages"].size() == 2);
+  CHECK(file.plan({"--profile-format", "pipedream", "--planner", "piper", "--recompute", "never"}).code == 0);
   const auto units = file.plan({"--profile-format", "pipedream", "--planner", "graphpipe", "--micro-batch", "128"});
   CHECK(units.code == 0);
   for (const json& stage : units.object["stages"]) CHECK(stage["micro_batch"] == 2);

@@ -152,7 +152,7 @@ TEST_CASE("policies with several stages on a device have plans on devices of two
   const ir::PlanGraph graph = on_devices(tests::chain_graph(8, {.seconds = 1}, Samples(16)), {1, 1, 2, 2});
   const ir::Cluster cluster = cluster_of(4);
   PlanRequest request{.graph = &graph, .cluster = &cluster};
-  // What a step takes at least on each device: those of one speed are alike.
+  // The work of the busiest device stands for the step: no order is needed.
   request.evaluate = [&](const ir::Assignment& plan) {
     ir::Assignment numbered = plan;
     return cost::step_bound(build_stage_graph(graph, numbered).value(), cluster).device_work;
