@@ -144,11 +144,9 @@ Status lower_slice(NodeContext& context) {
 }
 
 /// For nn.Embedding(padding_idx=...): the row that its look-ups do not train; -1 if there is none.
-Result<int64_t> padding_row(NodeContext& context) {
-  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+Result<int64_t> padding_row(NodeContext& context, const ExportedCall& embedding) {
   int64_t row = -1;
-  if (!call || call->target != "aten.embedding.default") return row;
-  if (call->argument(3) == "True") {
+  if (embedding.argument(3) == "True") {
     const char* const what =
         "the module divides the gradients of this table by how often a row is looked up (scale_grad_by_freq), which "
         "the "
@@ -157,7 +155,7 @@ Result<int64_t> padding_row(NodeContext& context) {
     if (refuses_losses(context.lowering().request().spec)) return context.problem(Code::kLostByExport, what, cure);
     context.note(Severity::kWarning, Code::kLostByExport, what, cure);
   }
-  if (!read_number(call->argument(2), row) || row < 0) return -1;
+  if (!read_number(embedding.argument(2), row) || row < 0) return -1;
   context.note(Severity::kNote, Code::kLostByExport,
                text("row ", row,
                     " of the table is the padding of nn.Embedding, which the operators of the file leave "
@@ -175,8 +173,11 @@ Status lower_gather(NodeContext& context) {
                            "export with a named batch axis");
   GP_TRY(std::vector<ir::ValueId> inputs, context.all_values());
   ir::Attributes attributes{{"axis", axis}};
-  if (axis == 0) {
-    GP_TRY(const int64_t row, padding_row(context));
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  if (axis == 0 && call && call->target == "aten.embedding.default") {
+    // PyTorch refuses negative ids here, where those of Gather count from the end.
+    attributes.set("from_first_row", 1);
+    GP_TRY(const int64_t row, padding_row(context, *call));
     if (row >= 0) attributes.set("padding_row", row);
   }
   return context.emit_outputs("Gather", std::move(inputs), std::move(attributes));

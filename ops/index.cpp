@@ -186,14 +186,16 @@ void emit_gather_elements_gradient(Emitter& emitter) {
 
 // --- entries ---
 
-/// Rows of the table; negative ids count from the end.
+/// Rows of the table; negative ids count from the end, but not in nn.Embedding.
 wire::IdBounds row_ids(const NodeView& node, size_t i) {
   const ir::Shape& shape = node.input(0).type.shape;
   int64_t axis = node.attributes().get_int("axis", 0);
   if (axis < 0) axis += std::ssize(shape);
   if (i != 1 || axis < 0 || axis >= std::ssize(shape)) return {};
   const ir::Dim rows = shape[static_cast<size_t>(axis)];
-  return rows.is_fixed() ? wire::IdBounds{.low = -rows.factor, .high = rows.factor} : wire::IdBounds{};
+  if (!rows.is_fixed()) return {};
+  const bool from_end = node.attributes().get_int("from_first_row", 0) == 0;
+  return {.low = from_end ? -rows.factor : 0, .high = rows.factor};
 }
 
 using Axis = ir::Attributes;

@@ -73,15 +73,50 @@ bool Expressions::counts_along(ValueId value, size_t axis_from_end) const {
   return true;
 }
 
+std::optional<Columns> Expressions::constant_columns(ValueId condition) const {
+  const ir::Param* param = constant_param(condition);
+  const auto* data = param != nullptr ? std::get_if<ir::InlineData>(&param->data) : nullptr;
+  const auto size = static_cast<size_t>(shape(condition).back().factor);
+  if (data == nullptr || data->bytes.size() != size * size) return std::nullopt;
+  const bool first = data->bytes.front() != '\0';
+  for (size_t i = 0; i < size * size; ++i)
+    if ((data->bytes[i] != '\0') != (i % size > i / size ? !first : first)) return std::nullopt;
+  return first ? Columns::kUpToDiagonal : Columns::kLater;
+}
+
+std::optional<Columns> Expressions::compared_columns(const Node& comparison) const {
+  const bool rows_first = counts_along(comparison.inputs[0], 2) && counts_along(comparison.inputs[1], 1);
+  const bool columns_first = counts_along(comparison.inputs[0], 1) && counts_along(comparison.inputs[1], 2);
+  if ((comparison.op == "Less" && rows_first) || (comparison.op == "Greater" && columns_first)) return Columns::kLater;
+  if ((comparison.op == "GreaterOrEqual" && rows_first) || (comparison.op == "LessOrEqual" && columns_first))
+    return Columns::kUpToDiagonal;
+  return std::nullopt;
+}
+
+std::optional<Columns> Expressions::marked_columns(ValueId condition) const {
+  const ir::TensorType& type = graph_->value(condition).type;
+  if (type.dtype != ir::DType::kBool || type.shape.size() < 2 || type.shape.end()[-1] != type.shape.end()[-2])
+    return std::nullopt;
+  if (const Node* contrary = made_by(condition, "Not")) {
+    const std::optional<Columns> marked = marked_columns(contrary->inputs[0]);
+    if (!marked) return std::nullopt;
+    return *marked == Columns::kLater ? Columns::kUpToDiagonal : Columns::kLater;
+  }
+  if (const std::optional<Columns> marked = constant_columns(condition)) return marked;
+  const ir::NodeId maker = graph_->value(condition).producer;
+  const bool compares = maker.valid() && graph_->node(maker).inputs.size() == 2;
+  return compares ? compared_columns(graph_->node(maker)) : std::nullopt;
+}
+
 bool Expressions::is_chosen_causal_mask(ValueId value) const {
   const Node* chosen = made_by(value, "Where");
-  const Node* is_later = chosen != nullptr ? made_by(chosen->inputs[0], "Less") : nullptr;
-  if (is_later == nullptr || graph_->value(value).type.dtype != ir::DType::kFloat32) return false;
-  const ir::Shape& mask = shape(value);
-  if (mask.size() < 2 || mask.end()[-1] != mask.end()[-2] || shape(chosen->inputs[0]) != mask) return false;
-  const std::optional<double> later = constant(chosen->inputs[1]);
-  return later && *later <= kNoScoreOutweighs && constant(chosen->inputs[2]) == 0.0 &&
-         counts_along(is_later->inputs[0], 2) && counts_along(is_later->inputs[1], 1);
+  if (chosen == nullptr || graph_->value(value).type.dtype != ir::DType::kFloat32) return false;
+  if (shape(chosen->inputs[0]) != shape(value)) return false;
+  const std::optional<Columns> marked = marked_columns(chosen->inputs[0]);
+  if (!marked) return false;
+  const bool hides = *marked == Columns::kLater;
+  const std::optional<double> later = constant(chosen->inputs[hides ? 1 : 2]);
+  return later && *later <= kNoScoreOutweighs && constant(chosen->inputs[hides ? 2 : 1]) == 0.0;
 }
 
 bool Expressions::is_causal_mask(ValueId value) const {

@@ -10,6 +10,9 @@
 
 namespace graphpipe::passes {
 
+/// The columns of each row of a matrix that a condition marks, with respect to the diagonal.
+enum class Columns { kLater, kUpToDiagonal };
+
 /// Queries a graph that may grow between two queries; its parameters do not change.
 class Expressions {
  public:
@@ -20,8 +23,11 @@ class Expressions {
   /// The number that a constant parameter of one element holds, or of elements that are all equal.
   std::optional<double> constant(ir::ValueId value) const;
   /// Whether the value is a float32 mask [.., n, n] of one matrix that, added to scores, keeps those up to the diagonal
-  /// of each row: 0 there, and a value that no score outweighs after it. A constant, or Where(row < column, lowest, 0).
+  /// of each row: 0 there, and a value that no score outweighs after it. A constant, or chosen by marked_columns().
   bool is_causal_mask(ir::ValueId value) const;
+  /// If the value is a condition [.., n, n] of one matrix that marks all columns after, or up to, the diagonal: which.
+  /// A constant, a comparison of the numbers of rows and columns, or the contrary of one.
+  std::optional<Columns> marked_columns(ir::ValueId condition) const;
   /// Whether the value is this constant, up to the rounding of float32.
   bool is_constant(ir::ValueId value, double number) const;
   /// If the value is `op` of a constant and something else, in either order: that other value and the constant.
@@ -42,6 +48,8 @@ class Expressions {
 
  private:
   const ir::Param* constant_param(ir::ValueId value) const;
+  std::optional<Columns> constant_columns(ir::ValueId condition) const;
+  std::optional<Columns> compared_columns(const ir::Node& comparison) const;
   bool is_chosen_causal_mask(ir::ValueId value) const;
   /// Whether it is the constant 0, 1, .. along this axis, counted from the last, and has size 1 along all others.
   bool counts_along(ir::ValueId value, size_t axis_from_end) const;

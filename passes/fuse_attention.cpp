@@ -28,7 +28,12 @@ struct Scores {
   Scaled left, right;
   ValueId mask;
   double scale = 1;
+  /// In place of what is marked here as later, or not up to the diagonal, there is a value that no score is below.
+  ValueId replaced;
 };
+
+/// Models that write other values than -infinity mean -1e9 or the lowest of the type.
+constexpr double kBelowScores = -1e8;
 
 class AttentionFusion {
  public:
@@ -100,6 +105,7 @@ class AttentionFusion {
     if (axis != -1 && axis != rank - 1) return std::nullopt;
     const ValueId sum = softmax->inputs[0];
     if (std::optional<Scores> plain = scores_of(sum, {})) return plain;
+    if (std::optional<Scores> causal = replaced_scores(sum)) return causal;
     const Node* add = parts_.made_by(sum, "Add");
     if (add == nullptr) return std::nullopt;
     for (size_t i = 0; i < 2; ++i) {
@@ -109,11 +115,29 @@ class AttentionFusion {
     return std::nullopt;
   }
 
+  /// Where(later, lowest, scores), as masked_fill writes it, or Where(up to the diagonal, scores, lowest).
+  std::optional<Scores> replaced_scores(ValueId sum) const {
+    const Node* chosen = parts_.made_by(sum, "Where");
+    const std::optional<Columns> marked = chosen != nullptr ? parts_.marked_columns(chosen->inputs[0]) : std::nullopt;
+    if (!marked) return std::nullopt;
+    const bool hides = *marked == Columns::kLater;
+    const ValueId kept = chosen->inputs[hides ? 2 : 1];
+    const std::optional<double> hidden = parts_.constant(chosen->inputs[hides ? 1 : 2]);
+    if (!hidden || !(*hidden <= kBelowScores) || shape(kept) != shape(sum)) return std::nullopt;
+    std::optional<Scores> scores = scores_of(kept, {});
+    if (scores) scores->replaced = chosen->inputs[0];
+    return scores;
+  }
+
   std::optional<Scores> scores_of(ValueId value, ValueId mask) const {
     const Scaled scaled = without_factors(value);
     const Node* product = parts_.made_by(scaled.value, "MatMul");
     if (product == nullptr) return std::nullopt;
-    return Scores{without_factors(product->inputs[0]), without_factors(product->inputs[1]), mask, scaled.factor};
+    return Scores{.left = without_factors(product->inputs[0]),
+                  .right = without_factors(product->inputs[1]),
+                  .mask = mask,
+                  .scale = scaled.factor,
+                  .replaced = {}};
   }
 
   /// Whether the kernel supports these operands: one or two equal leading axes, fixed lengths, and one type.
@@ -126,14 +150,19 @@ class AttentionFusion {
     if (!left[rank - 2].is_fixed() || !left[rank - 1].is_fixed() || !right[rank - 1].is_fixed()) return false;
     if (values[rank - 1] != left[rank - 1] || values[rank - 2] != right[rank - 1]) return false;
     const ir::DType dtype = parts_.value(scores.left.value).type.dtype;
+    if (scores.replaced.valid() && !is_square(scores, scores.replaced)) return false;
     const bool mask_fits = !scores.mask.valid() || parts_.value(scores.mask).type.dtype == dtype;
     return mask_fits && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
   }
 
   /// Whether the mask is causal: it is square over the lengths of q and k, and row i hides the columns after i.
   bool hides_later(const Scores& scores) const {
-    if (!parts_.is_causal_mask(scores.mask)) return false;
-    const ir::Dim length = shape(scores.mask).back();
+    return scores.replaced.valid() || (parts_.is_causal_mask(scores.mask) && is_square(scores, scores.mask));
+  }
+
+  /// Whether a mask [.., n, n] is over the lengths of q and k.
+  bool is_square(const Scores& scores, ValueId mask) const {
+    const ir::Dim length = shape(mask).back();
     return length == shape(scores.left.value).end()[-2] && length == shape(scores.right.value).back();
   }
 

@@ -106,6 +106,12 @@ def _shape_of(view: memoryview) -> tuple[int, ...]:
     return view.shape or ()
 
 
+def _type_of(view: memoryview) -> str:
+    """As the run names types; a buffer of another kind as its format."""
+    kind = (view.format or "B").lstrip("@=<")
+    return next((name for name, (size, kinds) in TYPES.items() if view.itemsize == size and kind in kinds), repr(view.format))
+
+
 def _element(name: str, declared: str, number: float) -> bytes:
     """The number as an element of this type. Its size is that of the type: a buffer's format "l" has 8 bytes here and 4 in
     struct's standard sizes."""
@@ -151,7 +157,7 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
         return _padded(view, _element(name, declared.type, fill), declared.shape)
     if found != declared.shape or not fits:
         fewer = fits and found[1:] == declared.shape[1:] and 0 < len(found) and found[0] < declared.shape[0]
-        raise FeedError(f"the batch has {kind}{list(found)} for {name!r}; the run takes "
+        raise FeedError(f"the batch has {_type_of(view)}{list(found)} for {name!r}; the run takes "
                         f"{declared.type}{list(declared.shape)}" +
                         (": leave out the last batch where it is smaller, as DataLoader(drop_last=True) does" if fewer else ""))
     if not view.c_contiguous:
@@ -175,6 +181,8 @@ class _Session:
                 raise FeedError("the ranks of the run ask for different batches")
             ranks[other.rank] = connection
         self.connections = [ranks[rank] for rank in sorted(ranks)]
+        if unknown := set(pad) - set(hello.inputs):
+            raise FeedError(f"pad names {sorted(unknown)}, which the run does not take: it takes {sorted(hello.inputs)}")
         self.offsets, self.slot_bytes = _layout(hello.inputs)
         self.next_done = [hello.step] * len(self.connections)
         self._share_memory(data)

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/descriptor.h"
+
 namespace graphpipe {
 
 class TerminalLine {
@@ -14,16 +16,29 @@ class TerminalLine {
   TerminalLine& operator=(const TerminalLine&) = delete;
   ~TerminalLine() { end(); }
 
-  /// `words` have no line end. On a terminal they are cut at its width.
+  /// `words` have no line end. On a terminal they are cut at its width. Does not wait for a reader that is held (a
+  /// pager, a stopped terminal): lines are written once it reads on, and a line that rewrites itself then shows the
+  /// latest words.
   void show(std::string_view words);
-  /// Ends the line that is shown, so that what others write begins a new one.
+  /// A line of its own, below the one that is shown. Does not wait either.
+  void say(std::string_view line);
+  /// Ends the line that is shown, so that what others write begins a new one. Waits until all is written.
   void end();
+  /// Whether something could not be written, by a full disk or because nobody reads any more.
+  bool failed() const { return failed_; }
 
  private:
-  void write(std::string_view bytes) const;
+  enum class Wait { kNo, kForReader };
+  void write(Wait wait);
+  bool takes_more(Wait wait) const;
+  void end_shown();
+  std::string rewriting();
 
   int descriptor_;
-  bool rewrites_ = false, open_ = false;
+  /// A terminal, opened again: a write that does not wait is a property of what was opened, which others share.
+  Descriptor terminal_;
+  bool rewrites_ = false, open_ = false, failed_ = false;
+  std::string latest_, unwritten_;
 };
 
 }  // namespace graphpipe

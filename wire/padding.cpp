@@ -14,12 +14,6 @@ namespace {
 /// Paddings are doubles.
 constexpr auto kMaxExact = static_cast<double>(kMaxExactInteger);
 
-std::string word_of(const Padding& padding) {
-  const bool is_whole = std::abs(padding.number) <= kMaxExact && std::nearbyint(padding.number) == padding.number;
-  return text(encoded_name(padding.name), "=",
-              is_whole ? std::to_string(static_cast<int64_t>(padding.number)) : write_value(padding.number));
-}
-
 bool holds(ElementType type, double number) {
   if (kElementTypes[static_cast<size_t>(type)].is_floating) return true;
   if (type == ElementType::kBool) return number == 0 || number == 1;
@@ -31,7 +25,7 @@ bool holds(ElementType type, double number) {
 
 Diagnostic usage(const Padding& padding, std::string message, std::string hint) {
   return {.code = Code::kUsage,
-          .origin = ModelText("--pad " + word_of(padding)),
+          .origin = ModelText("--pad " + write_padding(padding)),
           .message = std::move(message),
           .hint = std::move(hint)};
 }
@@ -62,9 +56,15 @@ bool read_padding(const std::string& word, std::vector<Padding>& paddings) {
   return true;
 }
 
+std::string write_padding(const Padding& padding) {
+  const bool is_whole = std::abs(padding.number) <= kMaxExact && std::nearbyint(padding.number) == padding.number;
+  return text(encoded_name(padding.name), "=",
+              is_whole ? std::to_string(static_cast<int64_t>(padding.number)) : write_value(padding.number));
+}
+
 std::string write_paddings(const std::vector<Padding>& paddings) {
   std::string words;
-  for (const Padding& padding : paddings) words += (words.empty() ? "" : "\n") + word_of(padding);
+  for (const Padding& padding : paddings) words += (words.empty() ? "" : "\n") + write_padding(padding);
   return words;
 }
 

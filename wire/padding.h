@@ -23,6 +23,8 @@ struct Padding {
 
 /// Adds one; false where the word is not of this form.
 bool read_padding(const std::string& word, std::vector<Padding>& paddings);
+/// NAME=NUMBER, the name encoded, as read_padding() takes it.
+std::string write_padding(const Padding& padding);
 /// The words, a line each.
 std::string write_paddings(const std::vector<Padding>& paddings);
 

@@ -155,7 +155,7 @@ bool is_step_line(std::string_view line) {
 
 std::string eval_line(const RunResult& result) {
   char line[80];
-  std::snprintf(line, sizeof line, "evaluation after step %lld: loss %.9g\n",
+  std::snprintf(line, sizeof line, "evaluation after step %lld: loss %.9g",
                 static_cast<long long>(result.eval_steps.back()), result.eval_losses.back());
   return line;
 }

@@ -81,7 +81,7 @@ std::string to_json(const RunResult& result);
 std::string step_line(const RunResult& result, int64_t steps);
 /// Whether such a line is one of these.
 bool is_step_line(std::string_view line);
-/// "evaluation after step 3: loss 2.3025851" and a newline: the last one of the result.
+/// "evaluation after step 3: loss 2.3025851": the last one of the result.
 std::string eval_line(const RunResult& result);
 /// "device 0 peak 1.25 MiB" and a newline, per device; with an arena that served steps also its size, how many steps
 /// allocated elsewhere, and what the last one did; on GPUs that record graphs, what they run.

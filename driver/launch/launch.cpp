@@ -144,8 +144,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
     outcome.report += '\n';
     if (!echo) return;
     if (wire::is_step_line(line)) return steps.show(line);
-    steps.end();
-    std::cout << line << std::endl;
+    steps.say(line);
   };
   const bool keeps_state = !options.checkpoint.folder.empty();
   // A single device keeps nobody waiting: whoever has suspended it may let it go on.
@@ -155,6 +154,7 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
          run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd,
                        suspended_seconds));
   steps.end();
+  if (steps.failed()) std::cout.setstate(std::ios::failbit);  // where the program's end looks for it
   add_unheard_failures(endings, outcome);
   // Causes before what they led to, however the lines of the ranks met.
   std::stable_partition(outcome.problems.begin(), outcome.problems.end(),

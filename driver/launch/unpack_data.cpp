@@ -72,13 +72,16 @@ Diagnostic unexpected_end(const std::string& files, const Ending& ending) {
           .hint = "its messages are above; check the files"};
 }
 
-Result<std::string> unpacked(const std::string& generated_folder, const std::string& files, bool quiet) {
+Result<std::string> unpacked(const std::string& generated_folder, const std::string& files,
+                             const std::vector<wire::Padding>& paddings, bool quiet) {
   GP_TRY(const std::string cache, data_cache());
   GP_TRY(const std::string program, unpacking_program());
   const std::string python = variable("GRAPHPIPE_PYTHON");
   Command command{.arguments = {python.empty() ? "python3" : python, "-B", program, "--lines", "--cache", cache,
                                 "--table", generated_folder + "/" + std::string(wire::kDataTableFile)}};
   if (quiet) command.arguments.emplace_back("--quiet");
+  for (const wire::Padding& padding : paddings)
+    command.arguments.insert(command.arguments.end(), {"--pad", wire::write_padding(padding)});
   command.arguments.insert(command.arguments.end(), {"--", files});
   Answer answer;
   const auto read = [&](size_t, std::string_view line) { answer.read(line); };
@@ -119,7 +122,7 @@ Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptio
   HeldData held;
   for (std::string* data : {&run.data.folder, &run.data.eval_folder}) {
     if (data->empty() || !names_packed_files(*data)) continue;
-    GP_TRY(*data, unpacked(generated_folder, *data, quiet));
+    GP_TRY(*data, unpacked(generated_folder, *data, run.data.paddings, quiet));
     GP_TRY(Descriptor folder, held_folder(*data));
     held.folders.push_back(std::move(folder));
   }

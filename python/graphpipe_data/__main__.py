@@ -21,11 +21,12 @@ import tempfile
 
 from cache import make_room, note_use, sweep
 from inputs import EXIT_ENVIRONMENT, AllRefused, Refused, encoded, read_table, shown
+from padding import fill_up
 from parts import Parts
 from tables import TableFiles
 from webdataset import TarFiles
 
-FORMAT = 1  # of what is unpacked; another one is another folder of the cache
+FORMAT = 2  # of what is unpacked; another one is another folder of the cache
 KINDS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".tar": "tar", ".tar.gz": "tar", ".tgz": "tar"}
 MAX_FILES = 65536
 MAX_PROBLEMS = 20
@@ -75,7 +76,7 @@ def find_sources(name):
 def key_of(inputs, paths):
     """Names what would be unpacked: the same files for the same inputs."""
     lines = [f"format {FORMAT}"]
-    lines += [f"input {encoded(i.name)} {i.type_name} {i.rows} {i.dims}" for i in inputs]
+    lines += [f"input {encoded(i.name)} {i.type_name} {i.rows} {i.dims} {i.fill.hex() if i.fill else '-'}" for i in inputs]
     for path in paths:
         info = os.stat(path)
         lines.append(f"file {encoded(os.path.abspath(path))} {info.st_size} {info.st_mtime_ns}")
@@ -124,6 +125,7 @@ def unpack_as(target, inputs, paths, kind):
 
 def unpack(arguments):
     inputs = read_table(arguments.table)
+    fill_up(arguments.pad, inputs)
     paths, kind = find_sources(arguments.files)
     if arguments.output:
         target = os.path.abspath(arguments.output)
@@ -154,6 +156,8 @@ def main():
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("-o", "--output", help="new folder to write")
     place.add_argument("--cache", help="folder of unpacked files: these are looked up there first")
+    parser.add_argument("--pad", action="append", default=[], metavar="NAME=NUMBER",
+                        help="fill samples of this input that are smaller than the model's up with the number")
     parser.add_argument("--quiet", action="store_true", help="say nothing while all is well")
     parser.add_argument("--lines", action="store_true", help="write the answer as graphpipe reads it")
     arguments = parser.parse_args()

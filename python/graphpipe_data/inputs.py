@@ -12,7 +12,7 @@ TYPES = {
     "uint16": Type(2, "<u2", "uint16"), "uint32": Type(4, "<u4", "uint32"), "uint64": Type(8, "<u8", "uint64"),
     "bool": Type(1, "|b1", "bool"),
 }
-EXIT_REFUSED, EXIT_ENVIRONMENT = 3, 5
+EXIT_USAGE, EXIT_REFUSED, EXIT_ENVIRONMENT = 2, 3, 5
 
 
 class Refused(Exception):
@@ -37,6 +37,7 @@ class Input:
     def __init__(self, name, type_name, dims):
         self.name, self.type_name, self.type = name, type_name, TYPES[type_name]
         self.rows, self.dims = dims[0], tuple(dims[1:])  # rows of the file for each sample
+        self.fill = None  # what smaller samples are filled up with, as an element
         self.stem = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
         self.elements = dims[0]
         for dim in self.dims:

@@ -3,6 +3,7 @@
 import sys
 
 from inputs import EXIT_ENVIRONMENT, Refused, shown
+from padding import with_runs
 from parts import check_room
 
 BATCH_BYTES = 8 << 20
@@ -27,9 +28,10 @@ class Column:
 
     def __init__(self, arrow, path, declared, field):
         self.arrow, self.path, self.declared, self.name = arrow, path, declared, field.name
-        leaf = self._plain(field.type)
+        leaf, depth = self._plain(field.type), 0
         while self._is_list(leaf):
-            leaf = self._plain(leaf.value_type)
+            leaf, depth = self._plain(leaf.value_type), depth + 1
+        self.fills_up = declared.fill is not None and depth == len(declared.sample_dims) > 0
         wanted = declared.type.arrow
         if str(leaf) != wanted and not (str(leaf) in INTEGERS and wanted in INTEGERS):
             self._refuse(f"holds {shown(str(field.type))}", "write the column in that type")
@@ -51,20 +53,49 @@ class Column:
         """The bytes of an array's rows."""
         if len(array) == 0:
             return b""
+        if self.fills_up:
+            return self._filled_up(array, first_row)
         rows, lengths, width = len(array), [], 1  # elements of a row at this depth
-        while True:
-            if isinstance(array, self.arrow.ExtensionArray):
-                array = array.storage
-            if array.null_count > 0:
-                row = first_row + self.arrow.compute.index(array.is_null(), True).as_py() // max(1, width)
-                self._refuse(f"has a null in row {row} (from 0)", "fill it, or leave such rows out")
-            if not self._is_list(array.type):
-                break
+        array = self._without_nulls(array, lambda place: first_row + place // max(1, width))
+        while self._is_list(array.type):
             lengths.append(self._length(array, first_row, width))
             width *= lengths[-1]
-            array = array.flatten()
+            array = self._without_nulls(array.flatten(), lambda place: first_row + place // max(1, width))
         self._check_shape(lengths)
-        return self._leaf_bytes(array, rows)
+        leaf = self._leaf_bytes(array)
+        if len(leaf) != rows * self.declared.bytes:
+            self._refuse("holds another number of elements than its rows say", "write the file again")
+        return leaf
+
+    def _filled_up(self, array, first_row):
+        """The same of lists that may be shorter than the model's axes, each of its own length."""
+        rows, runs, in_row = len(array), range(len(array)), 1  # runs of a row at this depth
+        array = self._without_nulls(array, lambda place: first_row + place)
+        for depth, dim in enumerate(self.declared.sample_dims):
+            if depth > 0:
+                runs = [run * dims_before + i for run, length in zip(runs, lengths) for i in range(length)]
+            lengths = self._lengths(array)
+            for run, length in zip(runs, lengths):
+                if length > dim:
+                    self._refuse(f"has a list of {length} elements in row {first_row + run // in_row} (from 0)",
+                                 f"cut such lists to {dim}")
+            in_row, dims_before = in_row * dim, dim
+            places = [run for run, length in zip(runs, lengths) for _ in range(length)] if array.flatten().null_count else []
+            array = self._without_nulls(array.flatten(), lambda place: first_row + places[place] * dim // in_row)
+        return with_runs(self._leaf_bytes(array), runs, lengths, rows, self.declared)
+
+    def _without_nulls(self, array, row_of):
+        if isinstance(array, self.arrow.ExtensionArray):
+            array = array.storage
+        if array.null_count > 0:
+            row = row_of(self.arrow.compute.index(array.is_null(), True).as_py())
+            self._refuse(f"has a null in row {row} (from 0)", "fill it, or leave such rows out")
+        return array
+
+    def _lengths(self, array):
+        if self.arrow.types.is_fixed_size_list(array.type):
+            return [array.type.list_size] * len(array)
+        return self.arrow.compute.list_value_length(array).to_pylist()
 
     def _length(self, array, first_row, width):
         """That of every list, which is the same."""
@@ -76,7 +107,7 @@ class Column:
             first = lengths[0].as_py()
             other = next(i for i, length in enumerate(lengths.to_pylist()) if length != first)
             self._refuse(f"has lists of {first} elements in row {first_row}, and of {lengths[other].as_py()} in row "
-                         f"{first_row + other // max(1, width)} (from 0)", "pad them to one length")
+                         f"{first_row + other // max(1, width)} (from 0)", f"fill them up: --pad {self.declared.name}=NUMBER")
         return ends["max"]
 
     def _check_shape(self, lengths):
@@ -85,16 +116,15 @@ class Column:
         for length in lengths:
             flat *= length
         if flat != self.declared.elements or (len(lengths) > 1 and [n for n in lengths if n != 1] != dims):
-            self._refuse(f"has rows of shape {lengths}", "write rows of that shape, or flat lists of as many elements")
+            self._refuse(f"has rows of shape {lengths}", "write rows of that shape, or flat lists of as many elements; "
+                         "--pad fills up shorter lists")
 
-    def _leaf_bytes(self, array, rows):
+    def _leaf_bytes(self, array):
         size = self.declared.type.size
         try:
             array = array.cast(self.arrow.uint8() if self.declared.type_name == "bool" else self.leaf)
         except self.arrow.ArrowInvalid as error:
             self._refuse(f"does not fit: {ascii(str(error))}", "write the column in that type")
-        if len(array) != rows * self.declared.elements:
-            self._refuse("holds another number of elements than its rows say", "write the file again")
         begin = array.offset * size
         return memoryview(array.buffers()[1])[begin:begin + len(array) * size] if len(array) else b""
 
@@ -104,9 +134,18 @@ def batches_of(arrow, kind, path, names, batch_rows):
         yield from arrow.parquet.ParquetFile(path).iter_batches(batch_size=batch_rows, columns=names)
         return
     with arrow.memory_map(path) as file:
-        reader = arrow.ipc.open_file(file)
-        for i in range(reader.num_record_batches):
-            yield reader.get_batch(i).select(names)
+        reader = open_arrow(arrow, file)
+        batches = reader if isinstance(reader, arrow.ipc.RecordBatchStreamReader) else (
+            reader.get_batch(i) for i in range(reader.num_record_batches))
+        for batch in batches:
+            yield batch.select(names)
+
+
+def open_arrow(arrow, file):
+    """Of either format: with random access, which begins with this mark, or a stream, as Hugging Face datasets are."""
+    has_random_access = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return arrow.ipc.open_file(file) if has_random_access else arrow.ipc.open_stream(file)
 
 
 def schema_of(arrow, kind, path):
@@ -114,7 +153,7 @@ def schema_of(arrow, kind, path):
         file = arrow.parquet.ParquetFile(path)
         return file.schema_arrow, file.metadata.num_rows
     with arrow.memory_map(path) as file:
-        return arrow.ipc.open_file(file).schema, 0
+        return open_arrow(arrow, file).schema, 0
 
 
 def column_of(arrow, path, declared, schema):

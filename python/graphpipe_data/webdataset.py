@@ -1,11 +1,13 @@
 """Tar files in the form of WebDataset, read by Python's own tarfile."""
 
 import ast
+import math
 import os
 import tarfile
 import zlib
 
 from inputs import Refused, shown
+from padding import in_corner
 from parts import check_room, check_spare
 
 MAX_NPY_HEADER = 4096
@@ -51,9 +53,14 @@ def npy_elements(data, declared):
     expected = declared.sample_dims
     if order is not False:
         return None, "is in Fortran order"
-    if descr != declared.type.npy or shape not in (expected, (declared.rows,) + declared.dims):
-        return None, f"holds {ascii(descr)}{list(shape)}, and a sample is {declared}"
-    return (data[end:], "") if len(data) - end == declared.bytes else (None, "has another size than its header says")
+    is_whole = shape in (expected, (declared.rows,) + declared.dims)
+    is_smaller = len(shape) == len(expected) and all(0 < dim <= most for dim, most in zip(shape, expected))
+    if descr != declared.type.npy or not (is_whole or (is_smaller and declared.fill is not None)):
+        hint = "; --pad fills up smaller ones" if descr == declared.type.npy and is_smaller else ""
+        return None, f"holds {ascii(descr)}{list(shape)}, and a sample is {declared}{hint}"
+    if len(data) - end != math.prod(shape) * declared.type.size:
+        return None, "has another size than its header says"
+    return (data[end:] if is_whole else in_corner(data[end:], shape, declared)), ""
 
 
 def check_end(tar):
@@ -117,7 +124,8 @@ class TarFiles:
         hint = "write the sample again"
         if ending in sample:
             raise Refused(path, f"member {shown(member.name)} is there twice", hint)
-        if not declared.bytes <= member.size <= declared.bytes + MAX_NPY_HEADER:
+        least = declared.bytes if declared.fill is None else 0
+        if not least <= member.size <= declared.bytes + MAX_NPY_HEADER:
             raise Refused(path, f"member {shown(member.name)} has {member.size} bytes, and a sample is {declared}", hint)
         sample[ending], wrong = npy_elements(tar.extractfile(member).read(), declared)
         if wrong:

@@ -82,7 +82,8 @@ Request Checkpointer::after_step(const StepFacts& facts) {
   note_written();
   committer_.rethrow();
   if (facts.loss && facts.skipped.empty()) losses_.keep(*facts.loss);
-  if (is_due(facts)) take(facts.step + 1);
+  trained_ = facts.step + 1;
+  if (is_due(facts)) take();
   Request request = take_signals();
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - last_;
   const double minutes = setup_.options.every_minutes;
@@ -93,7 +94,8 @@ Request Checkpointer::after_step(const StepFacts& facts) {
   return request;
 }
 
-void Checkpointer::take(int64_t step) {
+void Checkpointer::take() {
+  const int64_t step = taken_ = trained_;
   // The previous copy is still being written if checkpoints are requested faster than the disk can write them.
   setup_.wait([&] { return writer_.is_idle(); });
   note_written();
@@ -174,6 +176,7 @@ bool Checkpointer::commit_next() {
 }
 
 void Checkpointer::at_end() {
+  if (trained_ != taken_) take();
   setup_.wait([&] { return writer_.is_idle(); });
   const std::vector<std::vector<std::byte>> of_ranks = setup_.collect(tell());
   if (is_rank_zero()) {

@@ -62,7 +62,8 @@ class Checkpointer : public StepObserver {
     std::vector<std::byte> copies;
   };
   bool is_due(const StepFacts& facts) const;
-  void take(int64_t step);
+  /// Begins the checkpoint of the step that was trained last.
+  void take();
   void note_written();
   void note_told(std::span<const std::vector<std::byte>> of_ranks);
   bool commit_next();
@@ -70,6 +71,7 @@ class Checkpointer : public StepObserver {
 
   CheckpointSetup setup_;
   ShardCopies copies_;
+  int64_t trained_ = 0, taken_ = 0;    // steps
   int64_t being_written_ = -1;         // the step of the checkpoint that the writer is working on; -1: none
   Written written_;                    // what its job has written
   std::map<int64_t, Written> outbox_;  // not yet reported to rank 0

@@ -72,8 +72,8 @@ class Rank {
   int threads() const;
   void take_kernels(const std::string& folder);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
-  void train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data);
-  void run_to_end(const LoopSetup& loop, StepExecutors& executor);
+  void train(StepExecutors& executor, const ResolvedProgram& resolved, Data& data, Data* eval_data);
+  void run_to_end(const LoopSetup& loop, StepExecutors& executor, Data& data);
   void note_bad_numbers();
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
@@ -144,7 +144,7 @@ bool Rank::run() {
   std::optional<Tracer> tracer;
   if (!options_.output.trace.empty())
     executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
-  train(executor, resolved, eval_data.get());
+  train(executor, resolved, *data, eval_data.get());
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   if (result_.complete) save(executor.gather());
@@ -256,7 +256,7 @@ void Rank::take_name_of_feed(Data& data) {
   if (program_.device == 0) checkpoints_->name_fed_data(data.name());
 }
 
-void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data* eval_data) {
+void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data& data, Data* eval_data) {
   ProgressLines lines(options_, result_, program_.device == 0);
   const Watchers watchers(options_, program_.device == 0, checkpoints_->earlier_losses());
   StageMeter meter(resolved.instances);
@@ -266,7 +266,8 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
                  .gather = &executor.gather(),
                  .rank = program_.device,
                  .run_steps = [&](int64_t first, int64_t last) { return executor.run_steps(first, last); },
-                 .next_drain = [&](int64_t step) { return next_drain(plan_, options_, step); }};
+                 .next_drain = [&](int64_t step) { return next_drain(plan_, options_, step); },
+                 .has_data = [&](int64_t step) { return data.has_step(step); }};
   if (!options_.watch.metrics.empty()) {
     executor.meter(meter);
     loop.observers.push_back(&metrics);
@@ -290,11 +291,12 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
                      .begin = [&] { executor.finish(); },
                      .end = [&] { forwards->finish(); },
                      .run_batch = [&](int64_t batch) { return forwards->run_batch(batch); },
+                     .say = [&](std::string_view line) { lines.say(line); },
                      .outputs = keeps_outputs ? &outputs_ : nullptr});
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);
-  run_to_end(loop, executor);
+  run_to_end(loop, executor, data);
   gather_staleness(executor.gather(), served.get());
   gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()), executor.graph_use());
   result_.plan = plan_.plan_digest;
@@ -302,11 +304,12 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data*
   result_.devices = plan_.device_count;
 }
 
-void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor) {
+void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor, Data& data) {
   result_.first_step = checkpoints_->first_step() + 1;
   try {
     const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
     result_.complete = done == options_.data.steps;
+    if (data.has_ended()) data.samples_of(done);  // throws what became of them
     if (!result_.complete && program_.device == 0) report_early_end(options_, done);
   } catch (const RunError& error) {
     if (error.diagnostic().code == Code::kPeerFailed && tells_of_loss(error.what())) tell_of_cause(executor);

@@ -59,6 +59,8 @@ class FeedData : public Data {
     connect_to_feeder();
   }
 
+  bool has_step(int64_t step) override { return find_step(step); }
+  bool has_ended() const override { return has_ended_; }
   int64_t samples_of(int64_t step) override {
     await_step(step);
     return setup_.batch;
@@ -72,6 +74,8 @@ class FeedData : public Data {
   [[noreturn]] void fail_feed(const std::string& what, const std::string& hint) const;
   void connect_to_feeder();
   void greet(int64_t step);
+  /// Returns whether the feeder has a batch for it.
+  bool find_step(int64_t step);
   void await_step(int64_t step);
   std::string receive(int64_t step, Descriptor* memory);
   void send_text(const std::string& message);
@@ -83,6 +87,7 @@ class FeedData : public Data {
   wire::FeedOffer offer_;
   int64_t step_ = -1;  // the step whose batch is held
   int64_t slot_ = 0;
+  bool has_ended_ = false;
 };
 
 // All ranks lose the same feeder; only one of them tells the user.
@@ -132,11 +137,17 @@ void FeedData::greet(int64_t step) {
 }
 
 void FeedData::await_step(int64_t step) {
-  if (step == step_) return;
+  if (!find_step(step)) fail_feed(text("has no batch for step ", step + 1),
+              "feed more batches, or lower --steps; with --checkpoint the steps before are kept, for --resume");
+}
+
+bool FeedData::find_step(int64_t step) {
+  if (step == step_ || has_ended_) return !has_ended_;
   if (!memory_) greet(step);
   if (step_ >= 0) send_text(wire::feed_done(step_ + 1));
   const std::string message = receive(step, nullptr);
-  if (message == "end\n") fail_feed(text("has no batch for step ", step + 1), "feed more batches, or lower --steps");
+  has_ended_ = message == "end\n";
+  if (has_ended_) return false;
   const std::optional<wire::FeedBatch> batch = wire::parse_feed_batch(message);
   if (!batch || batch->slot < 0 || batch->slot >= offer_.slots)
     fail_feed(text("breaks the protocol where the batch of step ", step + 1, " is due"), "see docs/data-protocol.md");
@@ -145,6 +156,7 @@ void FeedData::await_step(int64_t step) {
               "feed from the step on that the hello names");
   step_ = step;
   slot_ = batch->slot;
+  return true;
 }
 
 // The feeder's next message. `memory` receives the descriptor that comes with it.

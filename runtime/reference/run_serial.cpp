@@ -37,7 +37,8 @@ CheckpointSession open_checkpoints(const PlanTable& plan, const wire::RunOptions
 }
 
 void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& checkpoints, const Device& device,
-           const PlanTable& plan, Data* eval_data, const wire::RunOptions& options, wire::RunResult& result) {
+           const PlanTable& plan, Data& data, Data* eval_data, const wire::RunOptions& options,
+           wire::RunResult& result) {
   ProgressLines lines(options, result);
   const Watchers watchers(options, true, checkpoints.earlier_losses());
   StepGuard guard(options.watch.max_loss_factor, checkpoints.earlier_losses());
@@ -50,7 +51,8 @@ void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& c
                        return follows ? std::vector<StepOutcome>{follower.run_step(first)}
                                       : interpreter.run_steps(first, last);
                      },
-                 .next_drain = [&](int64_t step) { return next_drain(plan, options, step); }};
+                 .next_drain = [&](int64_t step) { return next_drain(plan, options, step); },
+                 .has_data = [&](int64_t step) { return data.has_step(step); }};
   if (!options.output.record_steps.empty()) loop.observers.push_back(&recorder);
   watchers.add_to(loop.observers);
   if (options.watch.skips()) interpreter.skip_anomalies(guard);
@@ -60,11 +62,14 @@ void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& c
   const std::unique_ptr<Evaluation> evaluation =
       evaluation_of(plan, eval_data, options, result,
                     {.run_batch = [&](int64_t batch) { return interpreter.evaluate(batch, *eval_data); },
+                     .say = [&](std::string_view line) { lines.say(line); },
                      .outputs = keeps_outputs ? &outputs : nullptr});
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints.observe(nullptr, nullptr)) loop.observers.push_back(checkpointer);
   result.first_step = checkpoints.first_step() + 1;
-  result.complete = run_steps(loop, checkpoints.first_step(), options.data.steps) == options.data.steps;
+  const int64_t done = run_steps(loop, checkpoints.first_step(), options.data.steps);
+  result.complete = done == options.data.steps;
+  if (data.has_ended()) data.samples_of(done);  // throws what became of them
 }
 
 void compare_copies(const PlanTable& plan, const Interpreter& interpreter, const Device& device) {
@@ -136,7 +141,8 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
-  train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, eval_data.get(), options, result);
+  train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, *data, eval_data.get(), options,
+        result);
   result.peak_bytes = {device->peak_bytes()};
   Ending ending{.complete = result.complete, .has_launcher = options.launch.parent != 0, .found = {}};
   if (result.complete) ending.found = write_results(plan, options, interpreter, *device, outputs);

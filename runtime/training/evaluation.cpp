@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "runtime/checkpoint/background_writer.h"
 #include "runtime/error.h"
@@ -17,7 +16,17 @@ constexpr int64_t kDivisor = -1;
 
 Request Evaluation::after_step(const StepFacts& facts) {
   const int64_t every = options_.data.eval_every;
-  if (!facts.is_last && (every == 0 || (facts.step + 1) % every != 0)) return {};
+  trained_ = facts.step + 1;
+  if (facts.is_last || (every > 0 && trained_ % every == 0)) evaluate();
+  return {};
+}
+
+void Evaluation::at_end() {
+  if (trained_ != evaluated_) evaluate();
+}
+
+void Evaluation::evaluate() {
+  evaluated_ = trained_;
   if (setup_.begin) setup_.begin();
   std::vector<LossShare> own = run_batches();
   std::vector<std::vector<LossShare>> of_ranks;
@@ -26,14 +35,10 @@ Request Evaluation::after_step(const StepFacts& facts) {
     for (const std::vector<std::byte>& bytes : setup_.gather->collect(to_bytes(own)))
       of_ranks.push_back(from_bytes<LossShare>(bytes));
   if (setup_.outputs != nullptr) write_outputs();
-  if (setup_.rank != 0) return {};
-  result_.eval_steps.push_back(facts.step + 1);
+  if (setup_.rank != 0) return;
+  result_.eval_steps.push_back(trained_);
   result_.eval_losses.push_back(loss_of(of_ranks));
-  if (options_.output.json && !options_.output.progress) return {};
-  std::FILE* out = options_.output.json ? stderr : stdout;
-  std::fputs(wire::eval_line(result_).c_str(), out);
-  std::fflush(out);
-  return {};
+  if (!options_.output.json || options_.output.progress) setup_.say(wire::eval_line(result_));
 }
 
 // Sums, not means: batches may have different weights.

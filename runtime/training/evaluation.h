@@ -33,6 +33,8 @@ struct EvaluationSetup {
   std::function<void()> begin, end;
   /// Runs the forwards of a batch.
   std::function<StepOutcome(int64_t batch)> run_batch;
+  /// Prints a line of its own; rank 0's.
+  std::function<void(std::string_view line)> say;
   /// Collects the outputs of all forwards of this rank. Null: nobody needs them.
   KeptOutputs* outputs = nullptr;
 };
@@ -46,8 +48,10 @@ class Evaluation : public StepObserver {
       : options_(options), result_(result), setup_(std::move(setup)) {}
 
   Request after_step(const StepFacts& facts) override;
+  void at_end() override;
 
  private:
+  void evaluate();
   std::vector<LossShare> run_batches() const;
   void write_outputs() const;
   double loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const;
@@ -55,6 +59,7 @@ class Evaluation : public StepObserver {
   const wire::RunOptions& options_;
   wire::RunResult& result_;
   EvaluationSetup setup_;
+  int64_t trained_ = 0, evaluated_ = 0;  // steps
 };
 
 /// The evaluation that the options ask for; null if there are no data for it. Fills in the fields of `setup` that come

@@ -70,6 +70,10 @@ int64_t Loop::run(int64_t first, int64_t last) {
 int64_t Loop::run_to_end(int64_t first, int64_t last) {
   int64_t step = first;
   for (bool ended = first >= last; !ended;) {
+    if (step > first && setup_.has_data && !setup_.has_data(step)) {
+      take_answer();
+      break;
+    }
     for (StepObserver* observer : setup_.observers) observer->before_step(step);
     const int64_t drain = setup_.next_drain ? std::min(last, setup_.next_drain(step)) : step + 1;
     std::vector<StepFacts> steps = run_to_drain(step, drain);

@@ -22,10 +22,12 @@ struct LoopSetup {
   std::function<std::vector<StepOutcome>(int64_t first, int64_t last)> run_steps;
   /// The step before which the pipeline drains next, if `step` begins a segment; empty: it drains after every step.
   std::function<int64_t(int64_t step)> next_drain;
+  /// Whether there are data for `step`, asked before each but the first, with the same answer on all ranks; empty: yes.
+  std::function<bool(int64_t step)> has_data;
 };
 
-/// Runs the steps [first, last), fewer if the ranks agree to stop early. Returns the step after the last one that ran.
-/// Observers are called in order; the order must be the same on all ranks.
+/// Runs the steps [first, last), fewer if the ranks agree to stop early or the data end. Returns the step after the
+/// last one that ran. Observers are called in order; the order must be the same on all ranks.
 int64_t run_steps(const LoopSetup& setup, int64_t first, int64_t last);
 
 }  // namespace graphpipe::runtime

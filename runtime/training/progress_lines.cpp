@@ -22,10 +22,8 @@ ProgressLines::ProgressLines(const wire::RunOptions& options, wire::RunResult& r
     : options_(options),
       result_(result),
       is_rank_zero_(is_rank_zero),
-      // Printed immediately, also into a pipe or a file.
+      // Printed immediately, also into a pipe or a file, whose reader does not hold up the training.
       line_(options.output.json ? STDERR_FILENO : STDOUT_FILENO) {}
-
-void ProgressLines::at_end() { line_.end(); }
 
 Request ProgressLines::after_step(const StepFacts& facts) {
   if (!is_rank_zero_) return {};

@@ -16,7 +16,8 @@ class ProgressLines : public StepObserver {
   ProgressLines(const wire::RunOptions& options, wire::RunResult& result, bool is_rank_zero = true);
 
   Request after_step(const StepFacts& facts) override;
-  void at_end() override;
+  /// Prints a line of its own among those of the steps.
+  void say(std::string_view line) { line_.say(line); }
 
  private:
   const wire::RunOptions& options_;

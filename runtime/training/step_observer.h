@@ -27,7 +27,7 @@ struct StepFacts {
   /// The pipeline is empty after it: weights and optimizer state are the result of its updates. Otherwise they are
   /// already those of the step of the next drain.
   bool drains = true;
-  /// No step follows: the last of the range, or one that the ranks have agreed to end with.
+  /// No step follows, as is known already: the last of the range, or one that the ranks have agreed to end with.
   bool is_last = false;
   /// What all ranks do now, in the same way: requested after an earlier step.
   Request granted;
@@ -69,7 +69,8 @@ class StepObserver {
   /// rank, by rank.
   virtual void hear(std::span<const std::vector<std::byte>> of_ranks) { static_cast<void>(of_ranks); }
 
-  /// Called once, after the last step, on all ranks in the same order: they may wait for each other here.
+  /// Called once, after the last step, on all ranks in the same order: they may wait for each other here. Where the
+  /// data ended before the range did, no step was marked as the last.
   virtual void at_end() {}
   /// Called once instead, where a step ends the run with an error that this rank knows: other ranks may be gone. Must
   /// not throw.

@@ -114,6 +114,23 @@ TEST_CASE("a feeder that ends, by itself or killed, ends the run with one error 
     CHECK(end.count(feeder.socket) >= 1);
     CHECK(end.count("the feeder has no batch for step 4") >= 1);
   }
+  {
+    // What was trained is kept, and evaluated, as after a last step that was known to be one.
+    const std::string whole = work_folder("feed_whole.safetensors"), again = work_folder("feed_continued.safetensors");
+    const std::string checkpoints = work_folder("feed_ended_checkpoints"),
+                      data = read_reference("dlrm").folder + "/data";
+    fs::remove_all(checkpoints);
+    const Feeder all("all", {"good"}), few("kept", {"good", "3"}), rest("rest", {"good"});
+    REQUIRE(run_fed(all.socket, {"--save", whole}).code == 0);
+    const EndedFeed end = run_fed(few.socket, {"--checkpoint", checkpoints, "--eval-data", data});
+    CAPTURE(end.output);
+    CHECK(end.code == 6);
+    CHECK(end.count("evaluation after step 3") == 1);
+    const EndedFeed resumed = run_fed(rest.socket, {"--resume", checkpoints, "--save", again});
+    CHECK(resumed.code == 0);
+    CHECK(resumed.count("step 4 of 6") == 1);
+    CHECK(same_bytes(again, whole));
+  }
   const Feeder feeder("killed", {"ends", "3"});
   const EndedFeed end = run_fed(feeder.socket);
   CAPTURE(end.output);

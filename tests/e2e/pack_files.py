@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 
+FILL = 2  # of samples that are shorter
 TYPES = {"<f4": (4, pyarrow.float32()), "<i8": (8, pyarrow.int64())}
 
 
@@ -40,11 +41,17 @@ class Array:
         ends = pyarrow.array(range(0, count + 1, width), pyarrow.int32())
         return pyarrow.ListArray.from_arrays(ends, flat)
 
-    def member(self, row):
-        """One sample as a file of its own."""
-        text = f"{{'descr': '{self.descr}', 'fortran_order': False, 'shape': {tuple(self.dims[1:])}, }}".ljust(117) + "\n"
-        data = self.data[row * self.row_bytes:(row + 1) * self.row_bytes]
+    def file(self, dims=None, data=None):
+        dims, data = self.dims if dims is None else dims, self.data if data is None else data
+        text = f"{{'descr': '{self.descr}', 'fortran_order': False, 'shape': {tuple(dims)}, }}".ljust(117) + "\n"
         return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
+
+    def member(self, row, length=None):
+        """One sample as a file of its own, with its first elements alone where a length is given."""
+        data = self.data[row * self.row_bytes:(row + 1) * self.row_bytes]
+        if length is None:
+            return self.file(self.dims[1:], data)
+        return self.file([length], data[:length * TYPES[self.descr][0]])
 
 
 def write_tar(path, members):
@@ -78,6 +85,8 @@ def main(data, out):
     pyarrow.parquet.write_table(lists.slice(10), "folder/part-1.parquet", compression="zstd")
     with pyarrow.ipc.new_file("whole.arrow", lists.schema) as file:
         file.write_table(lists, max_chunksize=5)
+    with pyarrow.ipc.new_stream("stream.arrow", lists.schema) as stream:
+        stream.write_table(lists, max_chunksize=5)
     write_tar("shard-007.tar", members_of(arrays, range(7)))
     write_tar("shard-008.tar", members_of(arrays, range(7, rows)))
     for name in ("7", "8"):
@@ -85,6 +94,19 @@ def main(data, out):
             packed.write(whole.read())
 
     items = fixed.column("item").to_pylist()
+    shorter = [item[:1 + i % len(item)] for i, item in enumerate(items)]
+    pyarrow.parquet.write_table(with_column(fixed, "item", shorter), "shorter.parquet", row_group_size=3)
+    pyarrow.parquet.write_table(with_column(fixed, "item", [item + [9] * (i == 3) for i, item in enumerate(shorter)]),
+                                "longer.parquet")
+    filled = {**arrays, "item": Array(os.path.join(data, "item.npy"))}
+    filled["item"].data = b"".join(number.to_bytes(8, "little", signed=True) for item, short in zip(items, shorter)
+                                   for number in short + [FILL] * (len(item) - len(short)))
+    os.mkdir("filled")
+    for name, array in filled.items():
+        with open(f"filled/{name}.npy", "wb") as file:
+            file.write(array.file())
+    write_tar("shorter.tar", ((f"key{row:04d}.{name}.npy", array.member(row, len(shorter[row]) if name == "item" else None))
+                              for row in range(rows) for name, array in arrays.items()))
     pyarrow.parquet.write_table(fixed.drop_columns(["click"]), "no-column.parquet")
     pyarrow.parquet.write_table(with_column(fixed, "click", [1.0] * rows), "double.parquet")
     pyarrow.parquet.write_table(with_column(fixed, "item", items[:5] + [None] + items[6:]), "null.parquet")

@@ -65,11 +65,27 @@ PackedRun run_packed(std::vector<std::string> words, std::vector<std::string> en
 }
 
 // The weights after two shuffled epochs whose last batches are not whole, with evaluations.
-std::string trained(const std::string& name, const std::string& data) {
+std::string trained(const std::string& name, const std::string& data, const std::vector<std::string>& more = {}) {
   const std::string weights = work_folder("packed_" + name + ".safetensors");
-  const PackedRun run =
-      run_packed({"run", three_stage_folder(), "--data", data, "--eval-data", data, "--eval-every", "2", "--epochs",
-                  "2", "--shuffle", "--seed", "7", "--save", weights, "--log", weights + ".jsonl"});
+  std::vector<std::string> words = {"run",
+                                    three_stage_folder(),
+                                    "--data",
+                                    data,
+                                    "--eval-data",
+                                    data,
+                                    "--eval-every",
+                                    "2",
+                                    "--epochs",
+                                    "2",
+                                    "--shuffle",
+                                    "--seed",
+                                    "7",
+                                    "--save",
+                                    weights,
+                                    "--log",
+                                    weights + ".jsonl"};
+  words.insert(words.end(), more.begin(), more.end());
+  const PackedRun run = run_packed(std::move(words));
   CAPTURE(run.output);
   REQUIRE(run.code == 0);
   return weights;
@@ -92,6 +108,7 @@ TEST_CASE("Parquet, Arrow and WebDataset files train as .npy files of the same s
   CHECK(same_bytes(trained("folder", all + "/folder"), expected));
   CHECK(same_bytes(trained("pattern", all + "/folder/part-*.parquet"), expected));
   CHECK(same_bytes(trained("arrow", all + "/whole.arrow"), expected));
+  CHECK(same_bytes(trained("stream", all + "/stream.arrow"), expected));
   CHECK(same_bytes(trained("tar", all + "/shard-{007..008}.tar"), expected));
   CHECK(same_bytes(trained("gzip", all + "/zip-{007..008}.tar.gz"), expected));
   // The folder and the pattern name the same files, which were unpacked once.
@@ -100,11 +117,27 @@ TEST_CASE("Parquet, Arrow and WebDataset files train as .npy files of the same s
     CHECK(entry.path().filename().string().size() == 64);
     ++folders;
   }
-  CHECK(folders == 4);
+  CHECK(folders == 5);
   const PackedRun verified =
       run_packed({"verify", three_stage_folder(), "--data", all + "/whole.arrow", "--steps", "2"});
   CAPTURE(verified.output);
   CHECK(verified.code == 0);
+}
+
+TEST_CASE("lists and members that are shorter than a sample are filled up by --pad, and refused without") {
+  const std::string all = packed_folder();
+  const std::string expected = trained("filled", all + "/filled");
+  CHECK(same_bytes(trained("shorter", all + "/shorter.parquet", {"--pad", "item=2"}), expected));
+  CHECK(same_bytes(trained("shorter_tar", all + "/shorter.tar", {"--pad", "item=2"}), expected));
+  CHECK(!same_bytes(trained("other_fill", all + "/shorter.parquet", {"--pad", "item=1"}), expected));
+  const PackedRun without = refused("shorter.parquet"), tar = refused("shorter.tar");
+  CHECK(without.code == 3);
+  CHECK(without.has("--pad item=NUMBER"));
+  CHECK(tar.code == 3);
+  const PackedRun longer =
+      run_packed({"run", three_stage_folder(), "--data", all + "/longer.parquet", "--pad", "item=0", "--steps", "1"});
+  CHECK(longer.code == 3);
+  CHECK(longer.has("column 'item' has a list of 5 elements in row 3"));
 }
 
 TEST_CASE("a run over packed files goes on from its checkpoint, to the bit, and not over others") {

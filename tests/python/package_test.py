@@ -64,6 +64,11 @@ class Padding(unittest.TestCase):
             with self.assertRaises(graphpipe.FeedError):
                 self.padded("q", [1, 2], "int64", wrong)
 
+    def test_what_does_not_fit_is_named_as_the_run_names_types(self):
+        view = memoryview(array.array("d", [1, 2]))
+        with self.assertRaisesRegex(graphpipe.FeedError, r"the batch has float64\[2\] for 'x'; the run takes float32\[2\]"):
+            graphpipe_feed._bytes_of("x", view, graphpipe_feed.Input("float32", (2,)))
+
     def test_bfloat16_is_the_upper_half_of_a_float32(self):
         self.assertEqual(list(array.array("h", self.padded("h", [1, 2], "bfloat16", 1.0))),
                          [1, 0x3F80, 0x3F80, 0x3F80, 2, 0x3F80, 0x3F80, 0x3F80])
@@ -240,6 +245,8 @@ class Training(unittest.TestCase):
         by_hand = trainer.fit([{**batch, name: cut(batch[name], [0.5])} for batch in batches])
         smaller = [{**batch, name: cut(batch[name], [])} for batch in batches]
         self.assertEqual(trainer.fit(smaller, pad={name: 0.5}).losses, by_hand.losses)
+        with self.assertRaisesRegex(graphpipe.FeedError, "pad names .'other'., which the run does not take"):
+            trainer.fit(smaller, pad={name: 0.5, "other": 0})
         with self.assertRaises(graphpipe.FeedError):
             trainer.fit(smaller)
 

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "support/descriptor.h"
 
@@ -78,4 +79,33 @@ TEST_CASE("in a pipe, and on a terminal that knows no control sequences, each li
   const PseudoTerminal terminal(80);
   TerminalLine(terminal.slave.get()).show("step 1");
   check_shown(terminal.master.get(), "step 1\n");
+}
+
+TEST_CASE("a reader that is held holds nobody up: a pipe has every line once it reads on, a terminal the latest") {
+  setenv("TERM", "xterm", 1);
+  constexpr int kMoreThanFits = 20000;  // a pipe holds 64 KiB, a terminal as much or less
+  int ends[2] = {-1, -1};
+  REQUIRE(pipe(ends) == 0);
+  const Descriptor out(ends[0]), in(ends[1]);
+  const PseudoTerminal terminal(80);
+  TerminalLine in_pipe(in.get()), on_terminal(terminal.slave.get());
+  std::string lines;
+  for (int step = 0; step < kMoreThanFits; ++step) {
+    const std::string words = "step " + std::to_string(step);
+    lines += words + "\n";
+    in_pipe.show(words);
+    on_terminal.show(words);
+  }
+  std::thread end([&] { in_pipe.end(), on_terminal.end(); });
+  check_shown(out.get(), lines);
+  const std::string last = "\rstep " + std::to_string(kMoreThanFits - 1) + "\x1b[K\n";
+  std::string shown;
+  while (!shown.ends_with(last)) {
+    const std::string more = read_all(terminal.master.get(), 1);
+    REQUIRE(!more.empty());
+    shown += more;
+  }
+  end.join();
+  CHECK(shown.starts_with("\rstep 0\x1b[K\rstep 1\x1b[K"));
+  CHECK(shown.size() < lines.size());
 }
