@@ -10,14 +10,15 @@ SCHEMA = "graphpipe.bench/1"
 
 
 def processor() -> str:
-    """The processor's name, as the kernel tells it."""
+    """The processor's name, and the numbers that tell generations of one name apart, as the kernel tells them."""
     try:
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        lines = pathlib.Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:
-        pass
-    return platform.machine()
+        return platform.machine()
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in facts:
+        return platform.machine()
+    return f"{facts['model name']}, family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}"
 
 
 def save(path: str, bench: str, rows: list[dict], key: list[str], lower_is_better: list[str]) -> None:

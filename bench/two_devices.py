@@ -5,7 +5,8 @@ the plan of `auto` beside eager with two threads.
     .deps/oracle/bin/python bench/two_devices.py [--graphpipe build/release/bin/graphpipe] [--rounds 3] [--seconds 3]
                                                [--schedules NAME,...] [--save FILE] [MODEL...]
 
-Models are those of bench/wide_models.py that are a row of layers: PyTorch's stages are its halves, one process and core each,
+Models are those of bench/wide_models.py that are a row of layers, and the branches, which PyTorch has no pipeline for (`auto`
+and eager alone): PyTorch's stages are its halves, one process and core each,
 over gloo, with SGD, by GPipe and by 1F1B, or its quarters, two for each process, by interleaved 1F1B with and without zero
 bubbles (--schedules names fewer; those in a V do not run over gloo); the fastest counts. Ours takes the policy that its
 simulator finds best (--policy auto). Rounds alternate between the programs. Ratios are of our step to theirs; below 1 means
@@ -29,7 +30,7 @@ from torch.distributed import pipelining
 import results
 import wide_models
 
-MODELS = ["chain", "gpt2", "bert", "vit", "llama"]
+MODELS = ["chain", "branches", "gpt2", "bert", "vit", "llama"]
 MICRO_BATCHES = 4
 # Class, number of stages, and which of them each process has.
 SCHEDULES = {"gpipe": (pipelining.ScheduleGPipe, 2, ((0,), (1,))),
@@ -118,24 +119,27 @@ def columns(arguments: argparse.Namespace) -> list[str]:
 
 def measure(name: str, arguments: argparse.Namespace) -> dict:
     # A stage has a layer at least.
-    schedules = [key for key in arguments.schedules if SCHEDULES[key][1] <= len(wide_models.load(name).module.layers)]
+    layers = getattr(wide_models.load(name).module, "layers", [])
+    schedules = [key for key in arguments.schedules if SCHEDULES[key][1] <= len(layers)]
     with tempfile.TemporaryDirectory() as folder:
         compiled = lambda flags: step_time.Compiled(arguments.graphpipe, pathlib.Path(folder), name, True,
                                                     ["--devices", "2", *flags])
         programs = {
             **{key: lambda limit, key=key: pipelining_seconds(name, key, limit) for key in schedules},
-            "pipeline": compiled(["--stages", "2", "--micro-batch", str(step_time.BATCH // MICRO_BATCHES), "--policy",
-                                  "auto"]).step_seconds,
+            **({"pipeline": compiled(["--stages", "2", "--micro-batch", str(step_time.BATCH // MICRO_BATCHES), "--policy",
+                                      "auto"]).step_seconds} if schedules else {}),
             "eager": TwoThreads(wide_models.load(name), False).step_seconds,
             "auto": compiled([]).step_seconds,
         }
         rounds = [{key: step(arguments.seconds) for key, step in programs.items()} for _ in range(arguments.rounds)]
     median = {f"{key}_seconds": statistics.median(each[key] for each in rounds) for key in programs}
-    pipelines = statistics.median(each["pipeline"] / min(each[key] for key in schedules) for each in rounds)
-    auto = statistics.median(each["auto"] / each["eager"] for each in rounds)
+    row = {"model": name, **median}
+    if schedules:
+        row["pipeline_ratio"] = statistics.median(each["pipeline"] / min(each[key] for key in schedules) for each in rounds)
+    row["auto_ratio"] = statistics.median(each["auto"] / each["eager"] for each in rounds)
     times = [f"{1e3 * median[f'{key}_seconds']:.1f}" if key in programs else "" for key in columns(arguments)]
-    print(f"{name:12}", *(f"{time:>14}" for time in times), f"{pipelines:15.3f} {auto:10.3f}", flush=True)
-    return {"model": name, **median, "pipeline_ratio": pipelines, "auto_ratio": auto}
+    print(f"{name:12}", *(f"{time:>14}" for time in times), f"{row.get('pipeline_ratio', float('nan')):15.3f} {row['auto_ratio']:10.3f}", flush=True)
+    return row
 
 
 def main() -> None:
