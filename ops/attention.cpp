@@ -20,17 +20,8 @@ constexpr int64_t kRowsAtOnce = 64, kLanes = 16;
 
 const ir::Shape& attention_shape(const NodeView& node, size_t i) { return node.input(i).type.shape; }
 
-/// Whether `from` broadcasts to `to` without changing it.
-bool broadcasts_to(const ir::Shape& from, const ir::Shape& to) {
-  if (from.size() > to.size()) return false;
-  for (size_t back = 1; back <= from.size(); ++back) {
-    const ir::Dim dim = from[from.size() - back];
-    if (dim != to[to.size() - back] && dim != ir::Dim::fixed(1)) return false;
-  }
-  return true;
-}
-
-// q [.., Q, D], k [.., K, D], v [.., K, D] with one or two leading axes; mask broadcast to [.., Q, K].
+// q [.., Q, D], k [.., K, D], v [.., K, D] with one or two leading axes, of which the second, the heads, may be a
+// fraction in k and v; mask broadcast to [.., Q, K].
 Status expect_attention(const NodeView& node, size_t q, size_t mask) {
   const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
   const size_t rank = left.size();
@@ -39,8 +30,11 @@ Status expect_attention(const NodeView& node, size_t q, size_t mask) {
                                 shape_text(attention_shape(node, q + 2))));
   };
   if ((rank != 3 && rank != 4) || right != attention_shape(node, q + 2) || right.size() != rank) return refused();
-  for (size_t axis = 0; axis < rank; ++axis)
-    if (axis != rank - 2 && left[axis] != right[axis]) return refused();
+  for (size_t axis = 0; axis < rank; ++axis) {
+    const bool are_heads = rank == 4 && axis == 1 && left[1].is_fixed() && right[1].is_fixed() && right[1].factor > 0;
+    if (axis == rank - 2 || (are_heads && left[1].factor % right[1].factor == 0)) continue;
+    if (left[axis] != right[axis]) return refused();
+  }
   if (!left[rank - 2].is_fixed() || !right[rank - 2].is_fixed() || !left[rank - 1].is_fixed()) return refused();
   ir::Shape scores = left;
   scores.back() = right[rank - 2];
@@ -201,6 +195,9 @@ std::span<const OpDef> attention_ops() {
                      .outputs = 2},
                     {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
                      .attributes = attention_form(1, false),
+                     .outputs = 2},
+                    {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+                     .attributes = attention_form(0.5, true),
                      .outputs = 2}}},
       {.name = "AttentionGrad",
        .infer = infer_attention_gradient,

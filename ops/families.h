@@ -9,6 +9,7 @@ namespace graphpipe::ops {
 
 std::span<const OpDef> attention_ops();
 std::span<const OpDef> linear_ops();
+std::span<const OpDef> rotary_ops();
 std::span<const OpDef> unary_ops();
 std::span<const OpDef> binary_ops();
 std::span<const OpDef> bitwise_ops();

@@ -231,6 +231,15 @@ double elements(const ir::Value& value, Samples samples) {
   return count;
 }
 
+bool broadcasts_to(const ir::Shape& from, const ir::Shape& to) {
+  if (from.size() > to.size()) return false;
+  for (size_t back = 1; back <= from.size(); ++back) {
+    const ir::Dim dim = from[from.size() - back];
+    if (dim != to[to.size() - back] && dim != ir::Dim::fixed(1)) return false;
+  }
+  return true;
+}
+
 double bytes_of(const ir::Value& value, Samples samples) {
   return elements(value, samples) * static_cast<double>(ir::bytes_per_element(value.type.dtype));
 }

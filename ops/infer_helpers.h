@@ -39,6 +39,8 @@ Status expect_index(const NodeView& node, std::initializer_list<size_t> inputs);
 Status expect_same_dtype(const NodeView& node, std::initializer_list<size_t> inputs);
 /// Inputs i and j have the same type and shape.
 Status expect_same_type(const NodeView& node, size_t i, size_t j);
+/// Whether `from` broadcasts to `to` without changing it.
+bool broadcasts_to(const ir::Shape& from, const ir::Shape& to);
 
 // --- axes ---
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <set>
 
 namespace graphpipe::passes {
 
@@ -187,6 +188,22 @@ std::vector<std::pair<ValueId, ValueId>> Expressions::quotients(ValueId value) c
       found.emplace_back(product->inputs[1 - i], inverse->inputs[1]);
   }
   return found;
+}
+
+bool Expressions::is_trained(ValueId value) const {
+  std::vector<ValueId> open = {value};
+  std::set<ValueId> seen;
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (!next.valid() || !seen.insert(next).second) continue;
+    if (next.index() < params_.size() && params_[next].valid() && graph_->param(params_[next]).trainable) return true;
+    const ir::NodeId maker = graph_->value(next).producer;
+    if (!maker.valid()) continue;
+    const std::vector<ValueId>& inputs = graph_->node(maker).inputs;
+    open.insert(open.end(), inputs.begin(), inputs.end());
+  }
+  return false;
 }
 
 std::vector<ValueId> Expressions::factors(ValueId value) const {

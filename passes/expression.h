@@ -40,6 +40,8 @@ class Expressions {
   std::optional<ir::ValueId> square_root(ir::ValueId value) const;
   /// If the value is a / b, or a * reciprocal(b): a and b. In a product the order is unknown: both are returned.
   std::vector<std::pair<ir::ValueId, ir::ValueId>> quotients(ir::ValueId value) const;
+  /// Whether a trained parameter is among what the value is computed from.
+  bool is_trained(ir::ValueId value) const;
   /// The factors of nested products, left to right.
   std::vector<ir::ValueId> factors(ir::ValueId value) const;
 

@@ -44,7 +44,9 @@ class AttentionFusion {
     const std::optional<Scores> scores = scores_under_softmax(without_hidden_rows(step_.node.inputs[0]));
     if (!scores || !takes(*scores, v)) return Replacement();
     GP_TRY(const ValueId k, transposed_back(scores->right.value));
-    std::vector<ValueId> inputs = {scores->left.value, k, v};
+    const std::optional<ValueId> few_keys = before_repeating(k), few_values = before_repeating(v);
+    const bool are_shared = few_keys && few_values && shape(*few_keys) == shape(*few_values);
+    std::vector<ValueId> inputs = {scores->left.value, are_shared ? *few_keys : k, are_shared ? *few_values : v};
     const bool is_causal = hides_later(*scores);
     if (scores->mask.valid() && !is_causal) inputs.push_back(scores->mask);
     const double scale = scores->left.factor * scores->right.factor * scores->scale;
@@ -164,6 +166,27 @@ class AttentionFusion {
   bool is_square(const Scores& scores, ValueId mask) const {
     const ir::Dim length = shape(mask).back();
     return length == shape(scores.left.value).end()[-2] && length == shape(scores.right.value).back();
+  }
+
+  /// If the value is k or v [B, H * n, K, D] with each head repeated n times for so many of q, [B, H, 1, K, D] expanded
+  /// to [B, H, n, K, D]: that of H heads.
+  std::optional<ValueId> before_repeating(ValueId value) const {
+    const Node* joined = parts_.made_by(value, "Reshape");
+    if (joined == nullptr || shape(value).size() != 4 || shape(joined->inputs[0]).size() != 5) return std::nullopt;
+    const Node* repeated = parts_.made_by(joined->inputs[0], "Expand");
+    if (repeated == nullptr) repeated = parts_.made_by(joined->inputs[0], "Tile");
+    if (repeated == nullptr || shape(repeated->inputs[0]).size() != 5) return std::nullopt;
+    const Node* parted = parts_.made_by(repeated->inputs[0], "Unsqueeze");
+    if (parted == nullptr) parted = parts_.made_by(repeated->inputs[0], "Reshape");
+    if (parted == nullptr || shape(parted->inputs[0]).size() != 4) return std::nullopt;
+    const Shape &few = shape(parted->inputs[0]), &all = shape(value);
+    const Shape single = {few[0], few[1], ir::Dim::fixed(1), few[2], few[3]};
+    Shape expanded = single;
+    expanded[2] = shape(joined->inputs[0])[2];
+    const bool fits = shape(repeated->inputs[0]) == single && shape(joined->inputs[0]) == expanded &&
+                      few[0] == all[0] && few[2] == all[2] && few[3] == all[3] && few[1].is_fixed() &&
+                      expanded[2].is_fixed() && all[1] == ir::Dim::fixed(few[1].factor * expanded[2].factor);
+    return fits ? std::optional(parted->inputs[0]) : std::nullopt;
   }
 
   /// k if `value` is k transposed, otherwise a new node that transposes the value.

@@ -27,6 +27,8 @@ class Fusion {
   Result<Replacement> rms_norm();
   Result<Replacement> gelu();
   Result<Replacement> silu();
+  Result<Replacement> rotary();
+  std::optional<ValueId> turned_argument(ValueId value) const;
   std::optional<ValueId> erf_argument(ValueId value) const;
   std::optional<ValueId> tanh_argument(ValueId value) const;
   bool is_row_weight(ValueId value, ValueId x) const;
@@ -142,10 +144,54 @@ Result<Replacement> Fusion::silu() {
   return Replacement();
 }
 
+/// x if the value is [-second, first] with the halves of its last axis.
+std::optional<ValueId> Fusion::turned_argument(ValueId value) const {
+  const Node* joined = parts_.made_by(value, "Concat");
+  const Node* contrary =
+      joined != nullptr && joined->inputs.size() == 2 ? parts_.made_by(joined->inputs[0], "Neg") : nullptr;
+  if (contrary == nullptr) return std::nullopt;
+  const Node* split = parts_.made_by(joined->inputs[1], "Split");
+  if (split == nullptr || split->outputs.size() != 2 || split->outputs[0] != joined->inputs[1] ||
+      split->outputs[1] != contrary->inputs[0])
+    return std::nullopt;
+  const ValueId x = split->inputs[0];
+  const auto is_last = [&](const Node& node) {
+    const int64_t axis = node.attributes.get_int("axis", 0);
+    return axis == last_axis(x) || axis == -1;
+  };
+  const bool are_halves = parts_.shape(split->outputs[0]) == parts_.shape(split->outputs[1]);
+  return are_halves && is_last(*split) && is_last(*joined) ? std::optional(x) : std::nullopt;
+}
+
+/// x * cosine + [-second, first] * sine, the factors in any order.
+Result<Replacement> Fusion::rotary() {
+  for (size_t i = 0; i < 2; ++i) {
+    const Node* across = parts_.made_by(step_.node.inputs[i], "Mul");
+    const Node* along = parts_.made_by(step_.node.inputs[1 - i], "Mul");
+    if (across == nullptr || along == nullptr) continue;
+    for (size_t j = 0; j < 2; ++j) {
+      const std::optional<ValueId> x = turned_argument(across->inputs[j]);
+      if (!x || !is_result(*x)) continue;
+      const ValueId sine = across->inputs[1 - j];
+      const ValueId cosine = along->inputs[along->inputs[0] == *x ? 1 : 0];
+      const bool has_x = along->inputs[0] == *x || along->inputs[1] == *x;
+      const ir::TensorType& type = parts_.value(sine).type;
+      const bool fits = type == parts_.value(cosine).type && type.dtype == parts_.value(*x).type.dtype &&
+                        !type.shape.empty() && type.shape.back() == parts_.shape(*x).back();
+      if (has_x && fits && !parts_.is_trained(sine) && !parts_.is_trained(cosine))
+        return make("Rotary", {*x, cosine, sine}, {});
+    }
+  }
+  return Replacement();
+}
+
 Result<Replacement> Fusion::run() {
   const std::string& op = step_.node.op;
   if (step_.outputs.size() != 1 || !ir::is_floating(step_.outputs[0].type.dtype)) return Replacement();
-  if (op == "Add" && step_.node.inputs.size() == 2) return layer_norm();
+  if (op == "Add" && step_.node.inputs.size() == 2) {
+    GP_TRY(Replacement norm, layer_norm());
+    return norm ? std::move(norm) : rotary();
+  }
   if (op != "Mul") return Replacement();
   GP_TRY(Replacement found, rms_norm());
   if (!found) {

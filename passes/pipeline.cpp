@@ -34,11 +34,11 @@ constexpr std::array kTrainingPipeline = {
               "Makes slices that together are all of a tensor one Split. After separate-samples, which takes look-ups "
               "apart; before differentiate, because the gradient of a Split joins its parts.",
               split_slices},
-    PassEntry{
-        "fuse-layers",
-        "Makes LayerNorm, RMSNorm, Gelu and Silu that are written as arithmetic one node each. Before differentiate, "
-        "because their gradients save less.",
-        fuse_layers},
+    PassEntry{"fuse-layers",
+              "Makes LayerNorm, RMSNorm, Gelu, Silu and rotary embeddings that are written as arithmetic one node "
+              "each. Before differentiate, "
+              "because their gradients save less.",
+              fuse_layers},
     PassEntry{
         "fuse-attention",
         "Makes scaled dot-product attention one node. Before differentiate, because its gradient keeps one number "

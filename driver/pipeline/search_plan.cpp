@@ -206,11 +206,18 @@ bool may_climb(const PlanOptions& options) {
          policy->shape == ir::StageShape::kAny && !policy->takes_turns;
 }
 
+/// Whether the planner weighs for each stage whether it recomputes: `auto`, but among stages of a policy's own shape.
+bool weighs_recomputation(const partitioner::PlannerEntry& planner, const PlanOptions& options) {
+  const scheduler::Policy* policy = scheduler::find_policy(options.policy);
+  return planner.traits.asks_others && (policy == nullptr || policy->shape == ir::StageShape::kAny);
+}
+
 /// The request, and where the planner may keep all activations although it may recompute, the one that recomputes.
 std::vector<PlanOptions> ways_to_ask(const PlanOptions& options) {
   std::vector<PlanOptions> ways{options};
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
-  if (!leaves_recomputation(options) || planner == nullptr || planner->traits.asks_others || planner->traits.is_given)
+  if (!leaves_recomputation(options) || planner == nullptr || planner->traits.is_given ||
+      weighs_recomputation(*planner, options))
     return ways;
   ways.push_back(options);
   ways.back().recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);

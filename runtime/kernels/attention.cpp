@@ -8,8 +8,11 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/unflatten.h>
 
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -68,13 +71,39 @@ HeadSizes sizes_of(const at::Tensor& q, const at::Tensor& k, bool causal, double
   return {q.size(2), k.size(2), q.size(3), static_cast<float>(scale), causal};
 }
 
-/// Calls `head(index, scratch)` for all heads of a tensor of rank 4, each with `floats` floats of scratch.
-template <typename Function>
-void for_each_head(const at::Tensor& q, int64_t floats, const Function& head) {
-  at::parallel_for(0, q.size(0) * q.size(1), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+/// The number of heads of q, of rank 4, that share one of k and v.
+int64_t heads_per_key(const at::Tensor& q, const at::Tensor& k) { return q.size(1) / k.size(1); }
+
+/// Calls `attend(heads, scratch)` for the heads of q that share one of k, for each of those, where `head(index,
+/// of_key)` makes head `index` of q with head `of_key` of k and v, with `floats` floats of scratch.
+template <typename Make, typename Attend>
+void for_each_key(const at::Tensor& q, const at::Tensor& k, int64_t floats, const Make& make, const Attend& attend) {
+  const int64_t shared = heads_per_key(q, k);
+  at::parallel_for(0, k.size(0) * k.size(1), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
     at::Tensor scratch = at::empty({floats}, at::TensorOptions().dtype(at::kFloat));
-    for (int64_t index = begin; index < end; ++index) head(index, scratch.mutable_data_ptr<float>());
+    std::vector<decltype(make(begin, begin))> heads;
+    heads.reserve(static_cast<size_t>(shared));
+    for (int64_t of_key = begin; of_key < end; ++of_key) {
+      heads.clear();
+      // Heads are numbered through all samples, in q as in k.
+      for (int64_t i = 0; i < shared; ++i) heads.push_back(make(of_key * shared + i, of_key));
+      attend(std::span(std::as_const(heads)), scratch.mutable_data_ptr<float>());
+    }
   });
+}
+
+/// A head of k or v for each of q.
+at::Tensor for_all_heads(const at::Tensor& k, int64_t shared) {
+  return shared == 1 ? k : k.repeat_interleave(shared, 1);
+}
+/// k or v of rank 4; on GPUs, whose kernels want it so, with a head for each of q.
+at::Tensor keys_for(const at::Tensor& q, const at::Tensor& k) {
+  at::Tensor keys = of_rank_4(k);
+  return q.is_cuda() ? for_all_heads(keys, heads_per_key(q, keys)) : keys;
+}
+/// The gradient of k or v from those of its copies.
+at::Tensor sum_of_heads(at::Tensor gradient, int64_t shared) {
+  return shared == 1 ? std::move(gradient) : gradient.unflatten(1, {-1, shared}).sum(2);
 }
 
 template <typename Function>
@@ -90,7 +119,12 @@ class AllScores {
  public:
   AllScores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask, bool causal,
             double scale)
-      : type_(q.scalar_type()), scale_(scale), q_(widened(q)), k_(widened(k)), v_(widened(v)) {
+      : type_(q.scalar_type()),
+        scale_(scale),
+        shared_(q.dim() == 3 ? 1 : heads_per_key(q, k)),
+        q_(widened(q)),
+        k_(for_all_heads(widened(k), shared_)),
+        v_(for_all_heads(widened(v), shared_)) {
     // Scaled first: products of 16-bit values could overflow.
     scores_ = at::matmul(q_.mul(scale), k_.mT());
     if (mask.defined()) scores_ = scores_.add(widened(mask));
@@ -107,8 +141,8 @@ class AllScores {
                                                            const at::Tensor& rows) const {
     const at::Tensor weights_of_rows = weights(rows), of_result = widened(gradient);
     const at::Tensor of_scores = scores_gradient(of_result, widened(result), weights_of_rows).mul(scale_);
-    return {at::matmul(of_scores, k_).to(type_), at::matmul(of_scores.mT(), q_).to(type_),
-            at::matmul(weights_of_rows.mT(), of_result).to(type_)};
+    return {at::matmul(of_scores, k_).to(type_), sum_of_heads(at::matmul(of_scores.mT(), q_), shared_).to(type_),
+            sum_of_heads(at::matmul(weights_of_rows.mT(), of_result), shared_).to(type_)};
   }
   at::Tensor mask_gradient(const at::Tensor& gradient, const at::Tensor& result, const at::Tensor& rows) const {
     return scores_gradient(widened(gradient), widened(result), weights(rows)).to(type_);
@@ -130,6 +164,7 @@ class AllScores {
 
   at::ScalarType type_;
   double scale_;
+  int64_t shared_;
   at::Tensor q_, k_, v_, scores_;
 };
 
@@ -139,7 +174,7 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
                                              const at::Tensor& mask, bool causal, double scale) {
   if (is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask))
     return AllScores(q, k, v, mask, causal, scale).result();
-  const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
+  const at::Tensor queries = of_rank_4(q), keys = keys_for(queries, k), values = keys_for(queries, v);
   if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
       kernel != GpuAttention::kNone) {
     const auto [result, rows] = gpu_attention(kernel, queries, keys, values, causal, scale);
@@ -150,15 +185,16 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
   at::Tensor rows = at::empty(queries.sizes().slice(0, 3), queries.options().dtype(at::kFloat));
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
   for_type(q.scalar_type(), [&]<typename T>(T) {
-    for_each_head(queries, attention_scratch(sizes), [&](int64_t index, float* scratch) {
-      const Head<T> head{.q = head_of<const T>(queries, index),
-                         .k = head_of<const T>(keys, index),
-                         .v = head_of<const T>(values, index),
-                         .mask = mask_of<T>(added, index),
-                         .result = head_of<T>(result, index),
-                         .logarithms = rows.mutable_data_ptr<float>() + index * sizes.rows};
-      attend_head(sizes, head, scratch);
-    });
+    const auto head = [&](int64_t index, int64_t of_key) {
+      return Head<T>{.q = head_of<const T>(queries, index),
+                     .k = head_of<const T>(keys, of_key),
+                     .v = head_of<const T>(values, of_key),
+                     .mask = mask_of<T>(added, index),
+                     .result = head_of<T>(result, index),
+                     .logarithms = rows.mutable_data_ptr<float>() + index * sizes.rows};
+    };
+    for_each_key(queries, keys, attention_scratch(sizes), head,
+                 [&](std::span<const Head<T>> heads, float* scratch) { attend_heads(sizes, heads, scratch); });
   });
   return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
 }
@@ -167,33 +203,36 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale) {
-  const at::Tensor of_result = of_rank_4(gradient), queries = of_rank_4(q), keys = of_rank_4(k), values = of_rank_4(v);
-  const at::Tensor results = of_rank_4(result);
+  const at::Tensor of_result = of_rank_4(gradient), queries = of_rank_4(q), results = of_rank_4(result);
+  const at::Tensor keys = keys_for(queries, k), values = keys_for(queries, v);
   if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
       kernel != GpuAttention::kNone) {
     const at::Tensor of_heads = q.dim() == 3 ? rows.unsqueeze(1) : rows;
     const auto [of_q, of_k, of_v] =
         gpu_attention_gradient(kernel, of_result, queries, keys, values, results, of_heads, causal, scale);
-    return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
+    const int64_t shared = q.dim() == 3 ? 1 : heads_per_key(q, k);
+    return {of_rank_as(q, of_q), of_rank_as(q, sum_of_heads(of_k, shared)), of_rank_as(q, sum_of_heads(of_v, shared))};
   }
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).gradients(gradient, result, rows);
   const at::Tensor logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
   const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
   for_type(q.scalar_type(), [&]<typename T>(T) {
-    for_each_head(queries, attention_gradient_scratch(sizes), [&](int64_t index, float* scratch) {
-      const HeadGradient<T> head{.gradient = head_of<const T>(of_result, index),
-                                 .q = head_of<const T>(queries, index),
-                                 .k = head_of<const T>(keys, index),
-                                 .v = head_of<const T>(values, index),
-                                 .result = head_of<const T>(results, index),
-                                 .logarithms = logarithms.const_data_ptr<float>() + index * sizes.rows,
-                                 .mask = mask_of<T>(added, index),
-                                 .of_q = head_of<T>(of_q, index),
-                                 .of_k = head_of<T>(of_k, index),
-                                 .of_v = head_of<T>(of_v, index)};
-      differentiate_head(sizes, head, scratch);
-    });
+    const auto head = [&](int64_t index, int64_t of_key) {
+      return HeadGradient<T>{.gradient = head_of<const T>(of_result, index),
+                             .q = head_of<const T>(queries, index),
+                             .k = head_of<const T>(keys, of_key),
+                             .v = head_of<const T>(values, of_key),
+                             .result = head_of<const T>(results, index),
+                             .logarithms = logarithms.const_data_ptr<float>() + index * sizes.rows,
+                             .mask = mask_of<T>(added, index),
+                             .of_q = head_of<T>(of_q, index),
+                             .of_k = head_of<T>(of_k, of_key),
+                             .of_v = head_of<T>(of_v, of_key)};
+    };
+    for_each_key(
+        queries, keys, attention_gradient_scratch(sizes), head,
+        [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
   });
   return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
 }

@@ -97,27 +97,28 @@ int64_t attention_gradient_scratch(const HeadSizes& sizes) {
 }
 
 template <typename T>
-void attend_head(const HeadSizes& sizes, const Head<T>& head, float* scratch, [[maybe_unused]] VectorLevel level) {
+void attend_heads(const HeadSizes& sizes, std::span<const Head<T>> heads, float* scratch,
+                  [[maybe_unused]] VectorLevel level) {
 #if defined(GRAPHPIPE_HAS_LEVELS)
-  if (level == VectorLevel::kAvx512) return with_avx512::attend(sizes, head, scratch);
-  if (level == VectorLevel::kAvx2) return with_avx2::attend(sizes, head, scratch);
+  if (level == VectorLevel::kAvx512) return with_avx512::attend(sizes, heads, scratch);
+  if (level == VectorLevel::kAvx2) return with_avx2::attend(sizes, heads, scratch);
 #endif
-  any_processor::attend(sizes, head, scratch);
+  any_processor::attend(sizes, heads, scratch);
 }
 
 template <typename T>
-void differentiate_head(const HeadSizes& sizes, const HeadGradient<T>& head, float* scratch,
-                        [[maybe_unused]] VectorLevel level) {
+void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>> heads, float* scratch,
+                         [[maybe_unused]] VectorLevel level) {
 #if defined(GRAPHPIPE_HAS_LEVELS)
-  if (level == VectorLevel::kAvx512) return with_avx512::attend_backwards(sizes, head, scratch);
-  if (level == VectorLevel::kAvx2) return with_avx2::attend_backwards(sizes, head, scratch);
+  if (level == VectorLevel::kAvx512) return with_avx512::attend_backwards(sizes, heads, scratch);
+  if (level == VectorLevel::kAvx2) return with_avx2::attend_backwards(sizes, heads, scratch);
 #endif
-  any_processor::attend_backwards(sizes, head, scratch);
+  any_processor::attend_backwards(sizes, heads, scratch);
 }
 
-#define GRAPHPIPE_ATTENTION_OF(T)                                                      \
-  template void attend_head<T>(const HeadSizes&, const Head<T>&, float*, VectorLevel); \
-  template void differentiate_head<T>(const HeadSizes&, const HeadGradient<T>&, float*, VectorLevel);
+#define GRAPHPIPE_ATTENTION_OF(T)                                                                 \
+  template void attend_heads<T>(const HeadSizes&, std::span<const Head<T>>, float*, VectorLevel); \
+  template void differentiate_heads<T>(const HeadSizes&, std::span<const HeadGradient<T>>, float*, VectorLevel);
 GRAPHPIPE_ATTENTION_OF(float)
 GRAPHPIPE_ATTENTION_OF(c10::BFloat16)
 GRAPHPIPE_ATTENTION_OF(c10::Half)

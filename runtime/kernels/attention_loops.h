@@ -1,9 +1,10 @@
 #pragma once
-// Attention of one head on a CPU (attention.h): products of blocks of rows and a softmax of whole rows, compiled for
+// Attention of heads on a CPU (attention.h): products of blocks of rows and a softmax of whole rows, compiled for
 // each instruction set. LibTorch's flash kernels call a library for every small product, which takes two to ten times
 // as long at sizes of 64 to 512 rows (docs/performance.md, Kernels).
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/kernels/vector_loops.h"
 
@@ -55,11 +56,13 @@ struct HeadGradient {
 int64_t attention_scratch(const HeadSizes& sizes);
 int64_t attention_gradient_scratch(const HeadSizes& sizes);
 
-/// For T = float, c10::BFloat16 and c10::Half; sums are float32. Needs: the processor supports the level.
+/// Heads that share k and v, whose gradients are sums over them. For T = float, c10::BFloat16 and c10::Half; sums are
+/// float32. Needs: at least one head; the processor supports the level.
 template <typename T>
-void attend_head(const HeadSizes& sizes, const Head<T>& head, float* scratch, VectorLevel level = vector_level());
+void attend_heads(const HeadSizes& sizes, std::span<const Head<T>> heads, float* scratch,
+                  VectorLevel level = vector_level());
 template <typename T>
-void differentiate_head(const HeadSizes& sizes, const HeadGradient<T>& head, float* scratch,
-                        VectorLevel level = vector_level());
+void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>> heads, float* scratch,
+                         VectorLevel level = vector_level());
 
 }  // namespace graphpipe::runtime

@@ -76,6 +76,8 @@ def linear(x, weight, turned):
 def attention(inputs, attributes):
     """The result, and the logarithm of each row's sum of exponentials."""
     q, k, v = (x.astype(np.float64) for x in inputs[:3])
+    if q.ndim == 4:
+        k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
     scores = attributes["scale"] * q @ np.swapaxes(k, -1, -2)
     if len(inputs) > 3 and inputs[3] is not None:
         scores = scores + inputs[3]
@@ -83,6 +85,11 @@ def attention(inputs, attributes):
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     return [(softmax(scores, -1) @ v).astype(np.float32),
             np.log(np.exp(scores).sum(axis=-1)).astype(np.float32)]
+
+
+def rotary(x, cosine, sine):
+    first, second = np.split(x.astype(np.float64), 2, -1)
+    return (x * cosine + np.concatenate([-second, first], -1) * sine).astype(np.float32)
 
 
 def dft(x, attributes):
@@ -110,6 +117,7 @@ FORMULAS = {
     "Full": lambda x, a: np.full(a["shape"], a.get("value", 0), NUMPY[a.get("to", "f32")]),
     "Iota": lambda x, a: (np.arange(a["shape"][0]) * a.get("delta", 1) + a.get("start", 0)).astype(
         NUMPY[a.get("to", "f32")]),
+    "Rotary": lambda x, a: rotary(*x),
     "Silu": lambda x, a: (x[0] / (1 + np.exp(-x[0].astype(np.float64)))).astype(np.float32),
     "Scale": lambda x, a: x[0] * np.float32(a["factor"]),
     "ScaleBySamples": lambda x, a: x[0] * np.float32(5),

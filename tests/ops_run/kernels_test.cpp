@@ -17,6 +17,7 @@
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/rotary.h"
 #include "tests/ops_run/test_device.h"
 
 namespace graphpipe::runtime {
@@ -255,19 +256,19 @@ TEST_CASE("attention is the same with vectors of any width") {
     const auto into = [&](size_t i) { return Rows<float>{out[i].mutable_data_ptr<float>(), 24}; };
     auto* const logarithms = out[1].mutable_data_ptr<float>();
     auto* const floats = scratch.mutable_data_ptr<float>();
-    attend_head(sizes, Head<float>{rows_of(q), rows_of(kv[0]), rows_of(kv[1]), {}, into(0), logarithms}, floats, level);
-    differentiate_head(sizes,
-                       HeadGradient<float>{rows_of(gradient),
-                                           rows_of(q),
-                                           rows_of(kv[0]),
-                                           rows_of(kv[1]),
-                                           rows_of(out[0]),
-                                           logarithms,
-                                           {},
-                                           into(2),
-                                           into(3),
-                                           into(4)},
-                       floats, level);
+    const Head<float> head{rows_of(q), rows_of(kv[0]), rows_of(kv[1]), {}, into(0), logarithms};
+    attend_heads(sizes, std::span(&head, 1), floats, level);
+    const HeadGradient<float> of_head{.gradient = rows_of(gradient),
+                                      .q = head.q,
+                                      .k = head.k,
+                                      .v = head.v,
+                                      .result = rows_of(out[0]),
+                                      .logarithms = logarithms,
+                                      .mask = {},
+                                      .of_q = into(2),
+                                      .of_k = into(3),
+                                      .of_v = into(4)};
+    differentiate_heads(sizes, std::span(&of_head, 1), floats, level);
     return out;
   };
   const std::vector<at::Tensor> plain = results(VectorLevel::kAny);
@@ -278,6 +279,51 @@ TEST_CASE("attention is the same with vectors of any width") {
       CAPTURE(i);
       CHECK(largest_difference(wide[i], plain[i].to(at::kDouble)) < 1e-5);
     }
+  }
+}
+
+TEST_CASE("rotary turns rows of any width and place in memory, and its gradient is its transposed") {
+  const c10::InferenceMode no_autograd;
+  for (const int64_t width : {2, 6, 16, 128}) {
+    CAPTURE(width);
+    // Heads as products leave them, and as they are.
+    for (const bool inside : {true, false}) {
+      const at::Tensor x = inside ? seeded({2, 5, 3, width}, 30).transpose(1, 2) : seeded({2, 3, 5, width}, 30);
+      const at::Tensor cosine = seeded({5, width}, 31), sine = seeded({2, 1, 5, width}, 32);
+      const at::Tensor wide = x.to(at::kDouble), cosines = cosine.to(at::kDouble), sines = sine.to(at::kDouble);
+      const auto halves = wide.chunk(2, -1);
+      const at::Tensor expected = wide * cosines + at::cat({-halves[1], halves[0]}, -1) * sines;
+      CHECK(largest_difference(runtime::rotary(x, cosine, sine), expected) < 1e-6);
+      CHECK(largest_difference(runtime::rotary(wide, cosines, sines), expected) < 1e-12);
+      // <turned(x), y> = <x, back(y)>
+      const at::Tensor y = seeded({2, 3, 5, width}, 33), back = runtime::rotary_gradient(y, cosine, sine);
+      CHECK((expected * y).sum().item<double>() == doctest::Approx((wide * back).sum().item<double>()).epsilon(1e-5));
+      CHECK(largest_difference(back, runtime::rotary_gradient(y.to(at::kDouble), cosines, sines)) < 1e-6);
+    }
+  }
+}
+
+TEST_CASE("attention whose queries share keys is that of repeated keys, and their gradients are summed") {
+  const c10::InferenceMode no_autograd;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    CAPTURE(c10::toString(type));
+    const auto tensor = [&](int64_t heads, int64_t rows, uint64_t seed) {
+      return seeded({2, heads, rows, 24}, seed).to(type);
+    };
+    const at::Tensor q = tensor(6, 70, 41), k = tensor(2, 90, 42), v = tensor(2, 90, 43), of_result = tensor(6, 70, 44);
+    const at::Tensor keys = k.repeat_interleave(3, 1), values = v.repeat_interleave(3, 1);
+    const auto [result, rows] = runtime::attention(q, k, v, {}, true, 0.2);
+    const auto [expected, logarithms] = runtime::attention(q, keys, values, {}, true, 0.2);
+    CHECK(result.equal(expected));
+    CHECK(rows.equal(logarithms));
+    const auto [of_q, of_k, of_v] = runtime::attention_gradient(of_result, q, k, v, result, rows, {}, true, 0.2);
+    const auto [all_q, all_k, all_v] =
+        runtime::attention_gradient(of_result, q, keys, values, result, rows, {}, true, 0.2);
+    CHECK(of_q.equal(all_q));
+    const auto summed = [](const at::Tensor& all) { return all.to(at::kDouble).unflatten(1, {2, 3}).sum(2); };
+    const double rounding = type == at::kBFloat16 ? 0.1 : type == at::kFloat ? 2e-5 : 1e-12;
+    CHECK(largest_difference(of_k, summed(all_k)) < rounding);
+    CHECK(largest_difference(of_v, summed(all_v)) < rounding);
   }
 }
 
