@@ -32,8 +32,17 @@ void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
     pipeline.multi_stage->peak_bytes = std::max(pipeline.multi_stage->peak_bytes, memory.peak.count);
 }
 
-/// How long plans are compared by their own code and order where one fits, and where none does so far.
-constexpr double kMaxSecondsToCompare = 3, kMaxSecondsToFit = 20;
+/// How many nodes plans have together that are compared by their own code and order where one fits, and where none does
+/// so far, and at least so many plans. Work is counted, not timed: the same request has the same plan on a busy
+/// machine.
+constexpr size_t kNodesToCompare = 8000, kNodesToFit = 50'000, kFewestCompared = 3;
+/// A limit that only graphs of unusual schedules reach.
+constexpr double kMaxSecondsToFit = 60;
+
+/// The number of plans of this graph that have so many nodes together.
+size_t plans_with(size_t nodes, const Pipeline& pipeline) {
+  return std::max(kFewestCompared, nodes / std::max<size_t>(1, pipeline.priced.nodes.size()));
+}
 
 /// How long the searches of one plan take together, and who hears of the plans that one of them times.
 struct Search {
@@ -45,6 +54,9 @@ struct Search {
   bool first_fits = false, best_fits = false;
   /// The first plans that have no schedule.
   std::vector<ir::Assignment> refused = {};
+  /// Plans that fit, before faster ones were found with more memory: the last ones, from which a climb may lead
+  /// further.
+  std::vector<ir::Assignment> passed = {};
 };
 
 /// How many of each search are kept; of all, the one that comes closest is told.
@@ -67,7 +79,8 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
   double shortest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < plans.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
-                         watch.seconds() > (best ? kMaxSecondsToCompare : kMaxSecondsToFit);
+                         watch.seconds() > kMaxSecondsToFit ||
+                         i >= plans_with(best ? kNodesToCompare : kNodesToFit, pipeline);
     if (i > 0 && (is_late || interrupted())) break;
     pipeline.plan.assignment = plans[i].assignment;
     pipeline.objective = plans[i].objective;
@@ -113,8 +126,10 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Se
 // known, a search without any limit comes first: what it finds first is what there is to gain, and often fits.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr std::array<double, 5> kSlacks = {scheduler::kMemoryBoundSlack, 1.7, 1.4, 1.1, 0.9};
-/// Where a plan is known, those after the first of these searches begin no later than this after all began.
-constexpr double kMaxSecondsBeyond = 12;
+/// Where a plan is known, those after the first of these searches are as many as have so many nodes together, and begin
+/// no later than this after all began.
+constexpr size_t kNodesBeyond = 1000;
+constexpr double kMaxSecondsBeyond = 60;
 
 bool leaves_recomputation(const PlanOptions& options) {
   return options.recompute == partitioner::recompute_name(partitioner::Recompute::kAuto);
@@ -137,7 +152,10 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
   const std::optional<MultiStageAlternative> multi_stage = std::exchange(pipeline.multi_stage, std::nullopt);
   const Status found = plan_for(pipeline, options, slack, search);
-  if (found.ok() && pipeline.built.step_seconds() < step) return Ok{};
+  if (found.ok() && pipeline.built.step_seconds() < step) {
+    search.passed.push_back(std::move(known.assignment));
+    return Ok{};
+  }
   if (!found.ok() && found.problems().front().code == Code::kInterrupted) pipeline.complete = false;
   pipeline.plan = std::move(known);
   pipeline.plan.schedule.reset();
@@ -151,6 +169,7 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
                                size_t tried) {
   std::vector<double> slacks(kSlacks.begin() + static_cast<std::ptrdiff_t>(tried), kSlacks.end());
   slacks.insert(slacks.begin(), kUnlimited);
+  slacks.resize(std::min(slacks.size(), 1 + kNodesBeyond / std::max<size_t>(1, pipeline.priced.nodes.size())));
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
@@ -167,9 +186,11 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
   return Ok{};
 }
 
-/// Plans near the one that was found whose own memory is counted, and how long that takes together.
+/// Plans near one that was found whose own memory is counted, as many as have so many nodes together, and how long that
+/// takes at most; and from how many plans.
 constexpr int64_t kMaxClimbed = 200;
-constexpr double kMaxSecondsToClimb = 12;
+constexpr size_t kNodesToClimb = 40'000, kMaxClimbs = 3;
+constexpr double kMaxSecondsToClimb = 60;
 
 // Single moves from the plan that was found, by the step and the memory of each one's code: a node over a boundary may
 // be what a bound says does not fit, and lets twice as many samples be in flight.
@@ -191,8 +212,18 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   };
   const double left = options.time_limit > 0 ? options.time_limit - search.watch.seconds() : kUnlimited;
   Deadline deadline(std::clamp(left, 0.0, kMaxSecondsToClimb), &interrupt_flag());
-  const ir::Assignment found = pipeline.plan.assignment;
-  const ir::Assignment best = partitioner::hill_climb(request, found, kMaxClimbed, deadline);
+  std::vector<ir::Assignment> starts{pipeline.plan.assignment};
+  for (size_t i = search.passed.size(); i > 0 && starts.size() < kMaxClimbs; --i)
+    starts.push_back(search.passed[i - 1]);
+  const auto moves = std::min(kMaxClimbed, static_cast<int64_t>(plans_with(kNodesToClimb, pipeline)));
+  ir::Assignment best = starts.front();
+  double shortest = pipeline.built.step_seconds();
+  for (const ir::Assignment& start : starts) {
+    ir::Assignment found = partitioner::hill_climb(request, start, moves, deadline);
+    if (!take(found).ok() || pipeline.built.step_seconds() >= shortest) continue;
+    shortest = pipeline.built.step_seconds();
+    best = std::move(found);
+  }
   if (interrupted() || (left < kMaxSecondsToClimb && deadline.passed())) pipeline.complete = false;
   if (best.choice.size() > 1) pipeline.multi_stage.reset();
   return take(best);

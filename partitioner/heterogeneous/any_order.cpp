@@ -130,6 +130,15 @@ std::vector<Order> devices_of_kinds(const PlanRequest& request) {
   return alone;
 }
 
+/// The planner, or those that it asks; with a replica of one stage on every device the order does not matter.
+std::vector<const PlannerEntry*> asked_in_each_order(const PlannerEntry& planner) {
+  if (!planner.traits.asks_others) return {&planner};
+  std::vector<const PlannerEntry*> asked;
+  for (const PlannerEntry& each : planners())
+    if (each.asked != AskedByAuto::kNever && !each.traits.is_one_stage) asked.push_back(&each);
+  return asked;
+}
+
 }  // namespace
 
 AnswersOfKinds ask_on_kinds(const PlannerEntry& planner, const PlanRequest& request) {
@@ -168,13 +177,9 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
     if (answer) merge_answers(best, std::move(*answer));
     else if (best && answer.problems().front().code == Code::kInterrupted) best->complete = false;
   };
-  for (size_t i = 1; i < orders.size(); ++i) {
-    if (!planner.traits.asks_others) {
-      take(orders[i], planner);
-      continue;
-    }
-    for (const PlannerEntry* each : planners_with(&PlannerTraits::asked_on_parts)) take(orders[i], *each);
-  }
+  // `auto` asks others, and none of them finds less in it than alone; whole, it would take as long in each order.
+  for (size_t i = 1; i < orders.size(); ++i)
+    for (const PlannerEntry* each : asked_in_each_order(planner)) take(orders[i], *each);
   // `auto` asks others for kinds of devices; originals, and planners that are to use all devices, leave none out.
   if (!planner.traits.asks_others && !planner.traits.uses_all_devices && planner.search == nullptr) {
     PlanRequest rest = request;

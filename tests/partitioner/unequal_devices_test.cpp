@@ -129,6 +129,26 @@ TEST_CASE("beside a host of fast devices a slow one makes no plan slower, and it
     }
 }
 
+TEST_CASE("with devices of two speeds auto is never behind a planner that it asks") {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph =
+        on_devices(tests::random_sp_graph(seed, 9, Samples(16)),
+                   seed % 2 == 0 ? std::vector<double>{1, 1, 2, 2} : std::vector<double>{3, 1, 3, 1, 1, 3});
+    const ir::Cluster cluster = cluster_of(graph.kind_of_device.size() > 4 ? 6 : 4);
+    PlanRequest request;
+    request.graph = &graph;
+    request.cluster = &cluster;
+    const double step = best_of("auto", request).step_seconds;
+    for (const PlannerEntry& planner : planners()) {
+      if (planner.asked == AskedByAuto::kNever) continue;
+      CAPTURE(planner.name);
+      const auto answer = plan(planner.name, request);
+      if (answer.ok()) CHECK(step <= answer->candidates.front().step_seconds * (1 + 1e-9));
+    }
+  }
+}
+
 TEST_CASE("rows on unequal devices have the smallest bottleneck of any row") {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     CAPTURE(seed);
