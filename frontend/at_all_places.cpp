@@ -17,7 +17,7 @@ bool is_by_row(std::string_view op) {
   const ops::Dependence dependence = dependence_of(op);
   return dependence == ops::Dependence::kElement || dependence == ops::Dependence::kAlongAxis ||
          op == "LayerNormalization" || op == "RMSNormalization" || op == "Gather" || op == "Split" || op == "Slice" ||
-         op == "Concat" || op == "MatMul";
+         op == "Concat" || op == "MatMul" || op == "Dropout";
 }
 
 /// A node whose operands have the axes of the box: those that broadcast along the places get axes of size 1.
@@ -156,7 +156,8 @@ Status AtAllPlaces::mark_results() {
 }
 
 Status AtAllPlaces::run() {
-  const bool broadcasts = node_.op != "MatMul" && node_.op != "Gather" && node_.op != "Split" && node_.op != "Slice";
+  const bool broadcasts = node_.op != "MatMul" && node_.op != "Gather" && node_.op != "Split" && node_.op != "Slice" &&
+                          node_.op != "Dropout";
   GP_TRY_VOID(align(broadcasts));
   if (node_.op == "Gather" && rows_of(context_, 0) == nullptr) {
     GP_TRY_VOID(find_places_of_look_up());

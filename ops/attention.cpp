@@ -74,7 +74,7 @@ Inferred infer_attention_mask_gradient(const NodeView& node) {
   return one_output(node, std::move(type));
 }
 
-/// The copies that the kernels make of a head: of some operands transposed, of others as they are, and of some rows of
+/// The copies that the kernels of CPUs make of a head: of some operands transposed, of others as they are, and of some rows of
 /// scores and of operands.
 struct HeadCopies {
   double transposed, as_is, scores, rows;

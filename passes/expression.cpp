@@ -78,7 +78,7 @@ std::optional<Columns> Expressions::constant_columns(ValueId condition) const {
   const ir::Param* param = constant_param(condition);
   const auto* data = param != nullptr ? std::get_if<ir::InlineData>(&param->data) : nullptr;
   const auto size = static_cast<size_t>(shape(condition).back().factor);
-  if (data == nullptr || data->bytes.size() != size * size) return std::nullopt;
+  if (data == nullptr || size == 0 || data->bytes.size() != size * size) return std::nullopt;
   const bool first = data->bytes.front() != '\0';
   for (size_t i = 0; i < size * size; ++i)
     if ((data->bytes[i] != '\0') != (i % size > i / size ? !first : first)) return std::nullopt;
@@ -98,15 +98,13 @@ std::optional<Columns> Expressions::marked_columns(ValueId condition) const {
   const ir::TensorType& type = graph_->value(condition).type;
   if (type.dtype != ir::DType::kBool || type.shape.size() < 2 || type.shape.end()[-1] != type.shape.end()[-2])
     return std::nullopt;
-  if (const Node* contrary = made_by(condition, "Not")) {
-    const std::optional<Columns> marked = marked_columns(contrary->inputs[0]);
-    if (!marked) return std::nullopt;
-    return *marked == Columns::kLater ? Columns::kUpToDiagonal : Columns::kLater;
-  }
-  if (const std::optional<Columns> marked = constant_columns(condition)) return marked;
-  const ir::NodeId maker = graph_->value(condition).producer;
-  const bool compares = maker.valid() && graph_->node(maker).inputs.size() == 2;
-  return compares ? compared_columns(graph_->node(maker)) : std::nullopt;
+  const Node* contrary = made_by(condition, "Not");
+  const ValueId marking = contrary != nullptr ? contrary->inputs[0] : condition;
+  std::optional<Columns> marked = constant_columns(marking);
+  const ir::NodeId maker = graph_->value(marking).producer;
+  if (maker.valid() && graph_->node(maker).inputs.size() == 2) marked = compared_columns(graph_->node(maker));
+  if (!marked || contrary == nullptr) return marked;
+  return *marked == Columns::kLater ? Columns::kUpToDiagonal : Columns::kLater;
 }
 
 bool Expressions::is_chosen_causal_mask(ValueId value) const {

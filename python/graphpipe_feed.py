@@ -169,23 +169,33 @@ class _Session:
     """One run: a connection for each of its ranks, and the memory that they share."""
 
     def __init__(self, listener: socket.socket, slots: int, data: str, pad: Mapping[str, float]) -> None:
-        self.pad = pad
-        first = listener.accept()[0]
-        hello = Hello(first.recv(MAX_MESSAGE))
-        self.hello, self.slots = hello, slots
-        ranks = {hello.rank: first}
-        while len(ranks) < hello.ranks:
+        self.pad, self.slots = pad, slots
+        self.connections: list[socket.socket] = []
+        try:
+            self._meet(listener)
+            self._share_memory(data)
+        except BaseException:
+            self.close()
+            raise
+
+    def _meet(self, listener: socket.socket) -> None:
+        """Accepts all ranks of a run, in their order."""
+        ranks: dict[int, socket.socket] = {}
+        hello = None
+        while hello is None or len(ranks) < hello.ranks:
             connection = listener.accept()[0]
+            self.connections.append(connection)
             other = Hello(connection.recv(MAX_MESSAGE))
+            hello = hello or other
             if (other.step, other.batch, other.inputs, other.ranks) != (hello.step, hello.batch, hello.inputs, hello.ranks):
                 raise FeedError("the ranks of the run ask for different batches")
             ranks[other.rank] = connection
+        self.hello = hello
         self.connections = [ranks[rank] for rank in sorted(ranks)]
-        if unknown := set(pad) - set(hello.inputs):
+        if unknown := set(self.pad) - set(hello.inputs):
             raise FeedError(f"pad names {sorted(unknown)}, which the run does not take: it takes {sorted(hello.inputs)}")
         self.offsets, self.slot_bytes = _layout(hello.inputs)
         self.next_done = [hello.step] * len(self.connections)
-        self._share_memory(data)
 
     def _share_memory(self, data: str) -> None:
         memory = os.memfd_create("graphpipe-feed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

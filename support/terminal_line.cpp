@@ -58,6 +58,11 @@ void TerminalLine::say(std::string_view line) {
   write(Wait::kNo);
 }
 
+void TerminalLine::close() {
+  end_shown();
+  write(Wait::kNo);
+}
+
 void TerminalLine::end() {
   end_shown();
   write(Wait::kForReader);

@@ -22,7 +22,9 @@ class TerminalLine {
   void show(std::string_view words);
   /// A line of its own, below the one that is shown. Does not wait either.
   void say(std::string_view line);
-  /// Ends the line that is shown, so that what others write begins a new one. Waits until all is written.
+  /// Ends the line that is shown, so that what others write begins a new one; does not wait either.
+  void close();
+  /// The same, and waits until all is written.
   void end();
   /// Whether something could not be written, by a full disk or because nobody reads any more.
   bool failed() const { return failed_; }

@@ -168,9 +168,12 @@ bool reap(Child& child) {
   return true;
 }
 
+void signal_one(const Child& child, int signal) {
+  if (!child.ended) kill(child.own_group ? -child.pid : child.pid, signal);
+}
+
 void signal_all(const std::vector<Child>& children, int signal) {
-  for (const Child& child : children)
-    if (!child.ended) kill(child.own_group ? -child.pid : child.pid, signal);
+  for (const Child& child : children) signal_one(child, signal);
 }
 
 void poll_outputs(std::vector<Child>& children, const LineHandler& on_line) {
@@ -228,7 +231,10 @@ class Supervisor {
       child.ending.stopped_by_us = asked_ || passed_on_;
     }
     const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.ended && !c.ending.ok(); });
-    if (g_checkpoint_requested.exchange(false)) signal_all(children_, SIGUSR1);
+    // One rank asks for all: two that see it in different steps would ask for two.
+    if (g_checkpoint_requested.exchange(false))
+      if (const auto running = std::ranges::find(children_, false, &Child::ended); running != children_.end())
+        signal_one(*running, SIGUSR1);
     pass_interrupts_on();
     const bool killed = std::ranges::any_of(children_, [](const Child& c) { return c.ending.signal != 0; });
     if (failed && !armed_) arm(killed ? std::min(grace_, kGraceAfterKill) : grace_);

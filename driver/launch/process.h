@@ -54,8 +54,9 @@ enum class OnInterrupt {
 /// others have `grace_seconds`, or less where a signal ended it, to end by themselves; then they are stopped with
 /// SIGTERM and, a second later, SIGKILL. Those that have all been suspended for `suspended_seconds`, so that none could
 /// tell, get SIGKILL. SIGINT and SIGTERM that reach this process are passed on as SIGTERM, SIGUSR1
-/// as it is. Standard error of the children is ours. Where a process that a child has started holds its output open,
-/// the output is read for two seconds after the child's end. Errors: kEnvironment where a program cannot be started.
+/// as it is to one alone. Standard error of the children is ours. Where a process that a child has started holds
+/// its output open, the output is read for two seconds after the child's end. Errors: kEnvironment where a program
+/// cannot be started.
 Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, double grace_seconds,
                                           const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
                                           double suspended_seconds = std::numeric_limits<double>::infinity());
@@ -75,7 +76,7 @@ int interrupting_signal();
 const std::atomic<bool>& interrupt_flag();
 /// From here on SIGINT and SIGTERM set interrupted() instead of ending the process.
 void catch_interrupts();
-/// From here on SIGUSR1 is passed on to the children of run_processes instead of ending the process.
+/// From here on SIGUSR1 is passed on to a child of run_processes instead of ending the process.
 void catch_checkpoint_requests();
 
 }  // namespace graphpipe::driver

@@ -80,8 +80,7 @@ Result<std::string> unpacked(const std::string& generated_folder, const std::str
   Command command{.arguments = {python.empty() ? "python3" : python, "-B", program, "--lines", "--cache", cache,
                                 "--table", generated_folder + "/" + std::string(wire::kDataTableFile)}};
   if (quiet) command.arguments.emplace_back("--quiet");
-  for (const wire::Padding& padding : paddings)
-    command.arguments.insert(command.arguments.end(), {"--pad", wire::write_padding(padding)});
+  for (const wire::Padding& padding : paddings) command.arguments.push_back("--pad=" + wire::write_padding(padding));
   command.arguments.insert(command.arguments.end(), {"--", files});
   Answer answer;
   const auto read = [&](size_t, std::string_view line) { answer.read(line); };

@@ -323,6 +323,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   if (plan.model_digest != pipeline.model.digest) return other_model(plan);
   GP_TRY(const std::optional<ir::Profile> profile, profile_of(plan));
   GP_TRY(pipeline.priced, price(pipeline.model, plan, profile ? &*profile : nullptr));
+  GP_TRY_VOID(check_labels(plan, pipeline.priced));
   if (!plan.schedule && plan.drain_every > 1) pipeline.order.drain_every = plan.drain_every;
   if (const Status derived = derive(pipeline); !derived) return of_file(derived.problems(), path);
   GP_TRY(pipeline.modules, stage_modules(pipeline));

@@ -33,10 +33,9 @@ void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
 }
 
 /// How many nodes plans have together that are compared by their own code and order where one fits, and where none does
-/// so far, and at least so many plans. Work is counted, not timed: the same request has the same plan on a busy
-/// machine.
+/// so far, and at least so many plans. Work is counted, not timed, so that a busy machine has the same plan.
 constexpr size_t kNodesToCompare = 8000, kNodesToFit = 50'000, kFewestCompared = 3;
-/// A limit that only graphs of unusual schedules reach.
+/// A limit that only plans whose schedules are unusually long reach: seconds of all searches together that find none.
 constexpr double kMaxSecondsToFit = 60;
 
 /// The number of plans of this graph that have so many nodes together.
@@ -52,6 +51,7 @@ struct Search {
   bool beyond_bounds = false;
   /// The first plan of the last search fits; and the first of all plans that there are.
   bool first_fits = false, best_fits = false;
+  double seconds_to_fit = 0;
   /// The first plans that have no schedule.
   std::vector<ir::Assignment> refused = {};
   /// Plans that fit, before faster ones were found with more memory: the last ones, from which a climb may lead
@@ -79,7 +79,7 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
   double shortest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < plans.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
-                         watch.seconds() > kMaxSecondsToFit ||
+                         (!best && search.seconds_to_fit + watch.seconds() > kMaxSecondsToFit) ||
                          i >= plans_with(best ? kNodesToCompare : kNodesToFit, pipeline);
     if (i > 0 && (is_late || interrupted())) break;
     pipeline.plan.assignment = plans[i].assignment;
@@ -98,6 +98,7 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
     shortest = pipeline.built.step_seconds();
     best = i;
   }
+  if (!best) search.seconds_to_fit += watch.seconds();
   if (!best) return first;
   pipeline.plan.assignment = std::move(plans[*best].assignment);
   pipeline.objective = plans[*best].objective;
@@ -215,7 +216,7 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   std::vector<ir::Assignment> starts{pipeline.plan.assignment};
   for (size_t i = search.passed.size(); i > 0 && starts.size() < kMaxClimbs; --i)
     starts.push_back(search.passed[i - 1]);
-  const auto moves = std::min(kMaxClimbed, static_cast<int64_t>(plans_with(kNodesToClimb, pipeline)));
+  const auto moves = std::min(kMaxClimbed, static_cast<int64_t>(plans_with(kNodesToClimb / starts.size(), pipeline)));
   ir::Assignment best = starts.front();
   double shortest = pipeline.built.step_seconds();
   for (const ir::Assignment& start : starts) {

@@ -141,12 +141,18 @@ std::vector<Contender> contend_all(const Options& options, Subject& subject, con
   std::vector<Contender> contenders;
   for (const std::string& planner : planners)
     for (const std::string& policy : policies) {
-      if (interrupted()) return contenders;
       const auto all = static_cast<double>(planners.size() * policies.size());
       progress.update(static_cast<double>(contenders.size()) / all, planner);
       Contender& contender = contenders.emplace_back();
       contender.planner = planner;
       contender.policy = policy;
+      if (interrupted()) {
+        contender.complete = false;
+        contender.problems = {Diagnostic{.code = Code::kInterrupted,
+                                         .message = "the comparison was interrupted before this planner was asked",
+                                         .hint = "compare again, with fewer planners or policies"}};
+        continue;
+      }
       if (const Status done = contend(options, subject, contender); !done) contender.problems = done.problems();
     }
   return contenders;

@@ -177,7 +177,7 @@ Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanReque
     if (answer) merge_answers(best, std::move(*answer));
     else if (best && answer.problems().front().code == Code::kInterrupted) best->complete = false;
   };
-  // `auto` asks others, and none of them finds less in it than alone; whole, it would take as long in each order.
+  // Of `auto`, those that it asks, so that none of them alone has a better plan; whole, it would take as long in each.
   for (size_t i = 1; i < orders.size(); ++i)
     for (const PlannerEntry* each : asked_in_each_order(planner)) take(orders[i], *each);
   // `auto` asks others for kinds of devices; originals, and planners that are to use all devices, leave none out.

@@ -13,14 +13,16 @@ def fill_up(words, inputs):
     by_name = {i.name: i for i in inputs}
     for word in words:
         name, _, number = word.rpartition("=")
-        declared = by_name.get(decoded(name))
+        declared = by_name.get(decoded(name) if name.isascii() else name)
         if declared is None:
             raise Refused(f"--pad {word}", "the plan has no such input with samples",
                           "name one of " + ", ".join(shown(each) for each in by_name), EXIT_USAGE)
         try:
             value = float(number)
             if not declared.type_name.startswith("float"):
-                value = int(number)
+                value = int(number) if number.lstrip("+-").isdecimal() else int(value)
+                if value != float(number) or (declared.type_name == "bool" and value not in (0, 1)):
+                    raise ValueError
             declared.fill = struct.pack("<" + FORMATS[declared.type_name], value)
         except (ValueError, OverflowError, struct.error):
             raise Refused(f"--pad {word}", f"{declared.type_name} has no such number", "fill up with one that it has",

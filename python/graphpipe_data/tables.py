@@ -2,7 +2,7 @@
 
 import sys
 
-from inputs import EXIT_ENVIRONMENT, Refused, shown
+from inputs import EXIT_ENVIRONMENT, Refused, encoded, shown
 from padding import with_runs
 from parts import check_room
 
@@ -31,7 +31,8 @@ class Column:
         leaf, depth = self._plain(field.type), 0
         while self._is_list(leaf):
             leaf, depth = self._plain(leaf.value_type), depth + 1
-        self.fills_up = declared.fill is not None and depth == len(declared.sample_dims) > 0
+        self.may_fill_up = depth == len(declared.sample_dims) > 0
+        self.fills_up = declared.fill is not None and self.may_fill_up
         wanted = declared.type.arrow
         if str(leaf) != wanted and not (str(leaf) in INTEGERS and wanted in INTEGERS):
             self._refuse(f"holds {shown(str(field.type))}", "write the column in that type")
@@ -76,13 +77,16 @@ class Column:
                 runs = [run * dims_before + i for run, length in zip(runs, lengths) for i in range(length)]
             lengths = self._lengths(array)
             for run, length in zip(runs, lengths):
-                if length > dim:
+                if not 0 <= length <= dim:
                     self._refuse(f"has a list of {length} elements in row {first_row + run // in_row} (from 0)",
                                  f"cut such lists to {dim}")
             in_row, dims_before = in_row * dim, dim
             places = [run for run, length in zip(runs, lengths) for _ in range(length)] if array.flatten().null_count else []
             array = self._without_nulls(array.flatten(), lambda place: first_row + places[place] * dim // in_row)
-        return with_runs(self._leaf_bytes(array), runs, lengths, rows, self.declared)
+        leaf = self._leaf_bytes(array)
+        if min(lengths, default=0) < 0 or sum(lengths) * self.declared.type.size != len(leaf):
+            self._refuse("holds another number of elements than its rows say", "write the file again")
+        return with_runs(leaf, runs, lengths, rows, self.declared)
 
     def _without_nulls(self, array, row_of):
         if isinstance(array, self.arrow.ExtensionArray):
@@ -107,7 +111,7 @@ class Column:
             first = lengths[0].as_py()
             other = next(i for i, length in enumerate(lengths.to_pylist()) if length != first)
             self._refuse(f"has lists of {first} elements in row {first_row}, and of {lengths[other].as_py()} in row "
-                         f"{first_row + other // max(1, width)} (from 0)", f"fill them up: --pad {self.declared.name}=NUMBER")
+                         f"{first_row + other // max(1, width)} (from 0)", self._how_to_fill_up())
         return ends["max"]
 
     def _check_shape(self, lengths):
@@ -116,8 +120,13 @@ class Column:
         for length in lengths:
             flat *= length
         if flat != self.declared.elements or (len(lengths) > 1 and [n for n in lengths if n != 1] != dims):
-            self._refuse(f"has rows of shape {lengths}", "write rows of that shape, or flat lists of as many elements; "
-                         "--pad fills up shorter lists")
+            self._refuse(f"has rows of shape {lengths}", "write rows of that shape, or flat lists of as many elements, "
+                         f"or {self._how_to_fill_up()}")
+
+    def _how_to_fill_up(self):
+        if self.may_fill_up:
+            return f"fill shorter ones up: --pad {encoded(self.declared.name)}=NUMBER"
+        return f"write lists of {len(self.declared.sample_dims)} axes, which --pad fills up"
 
     def _leaf_bytes(self, array):
         size = self.declared.type.size
@@ -138,7 +147,8 @@ def batches_of(arrow, kind, path, names, batch_rows):
         batches = reader if isinstance(reader, arrow.ipc.RecordBatchStreamReader) else (
             reader.get_batch(i) for i in range(reader.num_record_batches))
         for batch in batches:
-            yield batch.select(names)
+            for first in range(0, batch.num_rows, batch_rows):
+                yield batch.select(names).slice(first, batch_rows)
 
 
 def open_arrow(arrow, file):

@@ -50,11 +50,13 @@ def npy_elements(data, declared):
         descr, order, shape = header["descr"], header["fortran_order"], tuple(header["shape"])
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError):
         return None, "has no header of .npy files"
+    if not all(type(dim) is int for dim in shape):
+        return None, "has no header of .npy files"
     expected = declared.sample_dims
     if order is not False:
         return None, "is in Fortran order"
     is_whole = shape in (expected, (declared.rows,) + declared.dims)
-    is_smaller = len(shape) == len(expected) and all(0 < dim <= most for dim, most in zip(shape, expected))
+    is_smaller = len(shape) == len(expected) and all(0 <= dim <= most for dim, most in zip(shape, expected))
     if descr != declared.type.npy or not (is_whole or (is_smaller and declared.fill is not None)):
         hint = "; --pad fills up smaller ones" if descr == declared.type.npy and is_smaller else ""
         return None, f"holds {ascii(descr)}{list(shape)}, and a sample is {declared}{hint}"

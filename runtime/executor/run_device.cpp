@@ -101,6 +101,7 @@ class Rank {
   /// A member, so that when the run fails, its writer thread does not delay the error report.
   std::optional<CheckpointSession> checkpoints_;
   wire::RunResult result_;
+  std::optional<int64_t> ended_after_;  // steps, where it ended early
   Diagnostics found_at_end_;
 };
 
@@ -145,6 +146,7 @@ bool Rank::run() {
   if (!options_.output.trace.empty())
     executor.trace(tracer.emplace(max_events(options_.data.steps, program_.actions.size())));
   train(executor, resolved, *data, eval_data.get());
+  if (ended_after_ && program_.device == 0) report_early_end(options_, *ended_after_);
   channels_->wait_without_limit();
   if (tracer) write_trace(executor.gather(), *tracer);
   if (result_.complete) save(executor.gather());
@@ -310,7 +312,7 @@ void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor, Data& data
     const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
     result_.complete = done == options_.data.steps;
     if (data.has_ended()) data.samples_of(done);  // throws what became of them
-    if (!result_.complete && program_.device == 0) report_early_end(options_, done);
+    if (!result_.complete) ended_after_ = done;
   } catch (const RunError& error) {
     if (error.diagnostic().code == Code::kPeerFailed && tells_of_loss(error.what())) tell_of_cause(executor);
     throw;

@@ -137,7 +137,8 @@ void FeedData::greet(int64_t step) {
 }
 
 void FeedData::await_step(int64_t step) {
-  if (!find_step(step)) fail_feed(text("has no batch for step ", step + 1),
+  if (!find_step(step))
+    fail_feed(text("has no batch for step ", step + 1),
               "feed more batches, or lower --steps; with --checkpoint the steps before are kept, for --resume");
 }
 

@@ -74,19 +74,26 @@ HeadSizes sizes_of(const at::Tensor& q, const at::Tensor& k, bool causal, double
 /// The number of heads of q, of rank 4, that share one of k and v.
 int64_t heads_per_key(const at::Tensor& q, const at::Tensor& k) { return q.size(1) / k.size(1); }
 
-/// Calls `attend(heads, scratch)` for the heads of q that share one of k, for each of those, where `head(index,
-/// of_key)` makes head `index` of q with head `of_key` of k and v, with `floats` floats of scratch.
+/// The heads of q that are attended to at once: those that share one of k, or one where threads would have nothing to
+/// do.
+int64_t heads_at_once(const at::Tensor& q, const at::Tensor& k) {
+  return k.size(0) * k.size(1) < at::get_num_threads() ? 1 : heads_per_key(q, k);
+}
+
+/// Calls `attend(heads, scratch)` for every `together` heads of q, which share one of k, where `head(index, of_key)`
+/// makes head `index` of q with head `of_key` of k and v, with `floats` floats of scratch.
 template <typename Make, typename Attend>
-void for_each_key(const at::Tensor& q, const at::Tensor& k, int64_t floats, const Make& make, const Attend& attend) {
+void for_heads(const at::Tensor& q, const at::Tensor& k, int64_t together, int64_t floats, const Make& head,
+               const Attend& attend) {
   const int64_t shared = heads_per_key(q, k);
-  at::parallel_for(0, k.size(0) * k.size(1), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, q.size(0) * q.size(1) / together, /*grain_size=*/1, [&](int64_t begin, int64_t end) {
     at::Tensor scratch = at::empty({floats}, at::TensorOptions().dtype(at::kFloat));
-    std::vector<decltype(make(begin, begin))> heads;
-    heads.reserve(static_cast<size_t>(shared));
-    for (int64_t of_key = begin; of_key < end; ++of_key) {
+    std::vector<decltype(head(begin, begin))> heads;
+    heads.reserve(static_cast<size_t>(together));
+    for (int64_t first = begin * together; first < end * together; first += together) {
       heads.clear();
       // Heads are numbered through all samples, in q as in k.
-      for (int64_t i = 0; i < shared; ++i) heads.push_back(make(of_key * shared + i, of_key));
+      for (int64_t i = 0; i < together; ++i) heads.push_back(head(first + i, first / shared));
       attend(std::span(std::as_const(heads)), scratch.mutable_data_ptr<float>());
     }
   });
@@ -193,8 +200,8 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
                      .result = head_of<T>(result, index),
                      .logarithms = rows.mutable_data_ptr<float>() + index * sizes.rows};
     };
-    for_each_key(queries, keys, attention_scratch(sizes), head,
-                 [&](std::span<const Head<T>> heads, float* scratch) { attend_heads(sizes, heads, scratch); });
+    for_heads(queries, keys, heads_at_once(queries, keys), attention_scratch(sizes), head,
+              [&](std::span<const Head<T>> heads, float* scratch) { attend_heads(sizes, heads, scratch); });
   });
   return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
 }
@@ -230,8 +237,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                              .of_k = head_of<T>(of_k, of_key),
                              .of_v = head_of<T>(of_v, of_key)};
     };
-    for_each_key(
-        queries, keys, attention_gradient_scratch(sizes), head,
+    for_heads(
+        queries, keys, heads_per_key(queries, keys), attention_gradient_scratch(sizes), head,
         [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
   });
   return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
@@ -72,10 +73,15 @@ bool has_float_rows(const at::Tensor& tensor) {
          !(at::GradMode::is_enabled() && tensor.requires_grad());
 }
 
-/// Heads [B, H, T, D]: whatever lies where, rows are dense. The result has the heads inside, as products leave them and
-/// attention takes them.
+/// Heads [B, H, T, D] that lie inside, as products leave them and attention takes them; of other ranks dense.
+at::Tensor empty_like_heads(const at::Tensor& x) {
+  if (x.dim() != 4) return at::empty(x.sizes(), x.options());
+  return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+}
+
+/// Heads [B, H, T, D]: whatever lies where, rows are dense.
 at::Tensor turn_heads(TurnRow turn, const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
-  at::Tensor result = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+  at::Tensor result = empty_like_heads(x);
   const int64_t heads = x.size(1), rows = x.size(2), half = x.size(3) / 2;
   const auto row_of = [](const at::Tensor& tensor, int64_t sample, int64_t head, int64_t row) {
     return sample * tensor.stride(0) + head * tensor.stride(1) + row * tensor.stride(2);
@@ -112,14 +118,14 @@ std::pair<at::Tensor, at::Tensor> halves(const at::Tensor& x) {
 at::Tensor rotary(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine) {
   if (at::Tensor result = turned(false, x, cosine, sine); result.defined()) return result;
   const auto [first, second] = halves(x);
-  return x.mul(cosine).add_(at::cat({second.neg(), first}, -1).mul_(sine));
+  return empty_like_heads(x).copy_(x).mul_(cosine).add_(at::cat({second.neg(), first}, -1).mul_(sine));
 }
 
 at::Tensor rotary_gradient(const at::Tensor& gradient, const at::Tensor& cosine, const at::Tensor& sine) {
   if (at::Tensor result = turned(true, gradient, cosine, sine); result.defined()) return result;
   const at::Tensor of_turned = gradient.mul(sine);
   const auto [first, second] = halves(of_turned);
-  return gradient.mul(cosine).add_(at::cat({second, first.neg()}, -1));
+  return empty_like_heads(gradient).copy_(gradient).mul_(cosine).add_(at::cat({second, first.neg()}, -1));
 }
 
 }  // namespace graphpipe::runtime

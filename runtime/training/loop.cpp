@@ -35,6 +35,8 @@ StepFacts facts_of(int64_t step, const StepOutcome& outcome) {
           .overflow = outcome.overflow};
 }
 
+using Clock = std::chrono::steady_clock;
+
 class Loop {
  public:
   explicit Loop(const LoopSetup& setup)
@@ -45,7 +47,7 @@ class Loop {
 
  private:
   int64_t run_to_end(int64_t first, int64_t last);
-  std::vector<StepFacts> run_to_drain(int64_t first, int64_t last);
+  std::vector<StepFacts> run_to_drain(int64_t first, int64_t last, Clock::time_point start);
   void exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts);
   void take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts);
   void take_answer();
@@ -70,13 +72,14 @@ int64_t Loop::run(int64_t first, int64_t last) {
 int64_t Loop::run_to_end(int64_t first, int64_t last) {
   int64_t step = first;
   for (bool ended = first >= last; !ended;) {
+    const Clock::time_point start = Clock::now();  // waiting for data is part of the step
     if (step > first && setup_.has_data && !setup_.has_data(step)) {
       take_answer();
       break;
     }
     for (StepObserver* observer : setup_.observers) observer->before_step(step);
     const int64_t drain = setup_.next_drain ? std::min(last, setup_.next_drain(step)) : step + 1;
-    std::vector<StepFacts> steps = run_to_drain(step, drain);
+    std::vector<StepFacts> steps = run_to_drain(step, drain, start);
     take_answer();
     steps.back().drains = true;
     steps.back().granted = std::exchange(answered_, {});
@@ -90,9 +93,7 @@ int64_t Loop::run_to_end(int64_t first, int64_t last) {
   return step;
 }
 
-std::vector<StepFacts> Loop::run_to_drain(int64_t first, int64_t last) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
+std::vector<StepFacts> Loop::run_to_drain(int64_t first, int64_t last, Clock::time_point start) {
   const std::vector<StepOutcome> outcomes = setup_.run_steps(first, last);
   std::vector<StepFacts> steps;
   for (const StepOutcome& outcome : outcomes) steps.push_back(facts_of(first + std::ssize(steps), outcome));

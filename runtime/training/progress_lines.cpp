@@ -36,7 +36,7 @@ Request ProgressLines::after_step(const StepFacts& facts) {
   if (options_.output.json && !options_.output.progress) return {};
   std::fflush(stdout);
   if (!facts.skipped.empty()) {
-    line_.end();
+    line_.close();
     std::fprintf(stderr, "%s\n", to_line(skipped_note(facts)).c_str());
   }
   line_.show(wire::step_line(result_, options_.data.steps));

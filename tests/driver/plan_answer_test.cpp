@@ -407,7 +407,7 @@ TEST_CASE("weights that no device can hold are refused without a search, by plan
   const Answer refused = ask(gpt2("plan", {"--cluster", cluster}));
   CHECK(refused.code == 4);
   const std::string why =
-      "no plan fits the devices: all weights take 91472 bytes with gradients and the optimizer's state";
+      "no plan fits the devices: all weights take 91264 bytes with gradients and the optimizer's state";
   CHECK(holds(refused.out, why));
   const Answer none = ask(gpt2("compare", {"--cluster", cluster, "--planners", "auto,piper"}));
   CHECK(none.code == 4);

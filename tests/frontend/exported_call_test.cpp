@@ -66,12 +66,12 @@ TEST_CASE("a detached value is the same forwards and lets no gradient through, r
 
 TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
   const auto padded = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, 1)");
-  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, padding_row=1} : f32[B,5,2]\n");
+  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, from_first_row=1, padding_row=1} : f32[B,5,2]\n");
   CHECK(reports(padded->notes, Code::kLostByExport, "row 1 of the table"));
   for (const std::string call :
        {"aten.embedding.default](args = (%p_w, %ids)", "aten.embedding.default](args = (%p_w, %ids, -1)",
         "aten.other](args = (%p_w, %ids, 1)"})
-    CHECK(nodes_of(import_exported(kLookUp, call)) == "Gather(%w1, %0) {axis=0} : f32[B,5,2]\n");
+    CHECK(nodes_of(import_exported(kLookUp, call)) == "Gather(%w1, %0) {axis=0, from_first_row=1} : f32[B,5,2]\n");
   const auto scaled = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, -1, True)");
   REQUIRE(scaled.ok());
   CHECK(reports(scaled->notes, Code::kLostByExport, "scale_grad_by_freq"));
@@ -126,5 +126,5 @@ TEST_CASE("a scattered mean that the file writes without its reduction is a sum 
 TEST_CASE("what a node was exported from survives the conversion of its opset") {
   const std::string older = "<ir_version: 8, opset_import: [\"\" : 13]>\n";
   const auto padded = import_exported(older + kLookUp, "aten.embedding.default](args = (%p_w, %ids, 2)");
-  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, padding_row=2} : f32[B,5,2]\n");
+  CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, from_first_row=1, padding_row=2} : f32[B,5,2]\n");
 }

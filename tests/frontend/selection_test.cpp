@@ -241,6 +241,22 @@ TEST_CASE("a slice between numbers that data say is a mask of the places between
   CHECK(reports(sliced("from, to", "N").problems(), Code::kUnresolvedShape, "bounds depend on data"));
 }
 
+TEST_CASE("Dropout of what a mask picks drops at all places, or is nothing where it is off") {
+  const std::string text = picks(R"(ratio = Constant<value = float {0.25}>() trains = Constant<value = bool {1}>()
+    d = Dropout(r, ratio, trains)
+    y = ScatterND(x, at, d))",
+                                 "float[N,6,4] y");
+  ImportRequest drops;
+  drops.spec.dropout = true;
+  for (const bool on : {false, true}) {
+    const auto imported = import_text(text, on ? drops : ImportRequest{});
+    REQUIRE(imported.ok());
+    CHECK(output_shapes(imported) == "[1B 6 4 ]");
+    CHECK(count_ops(imported->graph, "Dropout") == (on ? 1 : 0));
+    CHECK(count_ops(imported->graph, "GatherND") == 0);
+  }
+}
+
 TEST_CASE("what would depend on how many places are picked is refused by name") {
   const auto refused = [](const std::string& nodes, const std::string& why) {
     return reports(import_text(picks(nodes)).problems(), Code::kUnsupportedOp, why);

@@ -96,7 +96,7 @@ TEST_CASE("a reader that is held holds nobody up: a pipe has every line once it 
     in_pipe.show(words);
     on_terminal.show(words);
   }
-  std::thread end([&] { in_pipe.end(), on_terminal.end(); });
+  std::jthread end([&] { in_pipe.end(), on_terminal.end(); });
   check_shown(out.get(), lines);
   const std::string last = "\rstep " + std::to_string(kMoreThanFits - 1) + "\x1b[K\n";
   std::string shown;

@@ -1,0 +1,46 @@
+// Every policy of a cut model on every example model but dlrm, which policies_test.cpp has in all variants: the
+// programs have the bits of the serial interpreter of the same plan.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "scheduler/policies/policies.h"
+#include "support/text.h"
+#include "tests/e2e/pipeline_run.h"
+#include "tests/e2e/policy_cases.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+using nlohmann::json;
+
+namespace {
+
+// One folder for all policies: code does not depend on the order. Policies of rows of stages run a model of branches as
+// a chain.
+void check_model(const std::string& model, const std::string& micro_batch, bool replicates = true) {
+  const Reference reference = read_reference(model);
+  std::set<std::string> done;
+  for (const PolicyCase& c : cases_of_cut()) {
+    const bool has_replicas = std::ranges::find(c.flags, "--replicas") != c.flags.end();
+    if (!done.insert(c.policy).second || (has_replicas && !replicates)) continue;
+    CAPTURE(c.policy);
+    std::vector<std::string> flags = {"--policy", c.policy, "--planner", "equal-split", "--micro-batch", micro_batch};
+    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+    if (scheduler::find_policy(c.policy)->shape != ir::StageShape::kAny)
+      flags.insert(flags.end(), {"--execute", "chain"});
+    const std::string folder = work_folder(text("policies_", model));
+    compile(reference, folder, flags);
+    CHECK(json::parse(verify(reference, folder))["bitwise"] == true);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every policy trains gpt2_like to the bits of the interpreter") { check_model("gpt2_like", "1"); }
+TEST_CASE("every policy trains mmt to the bits of the interpreter") { check_model("mmt", "1"); }
+TEST_CASE("every policy trains clip_like to the bits of the interpreter") { check_model("clip_like", "2"); }
+// Replicas would see a part of the samples that BatchNorm is to see together.
+TEST_CASE("every policy trains resnet to the bits of the interpreter") { check_model("resnet", "2", false); }
