@@ -136,23 +136,25 @@ bool leaves_recomputation(const PlanOptions& options) {
   return options.recompute == partitioner::recompute_name(partitioner::Recompute::kAuto);
 }
 
+bool recomputes(const Pipeline& pipeline) {
+  return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute);
+}
+
 /// Whether the plan takes up this part of a device's memory, or recomputes to fit in.
 bool may_be_limited(const Pipeline& pipeline, const PlanOptions& options, double part) {
   // Where it is left to them, stages recompute only where memory asks for it.
-  return (leaves_recomputation(options) &&
-          std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::recompute)) ||
+  return (leaves_recomputation(options) && recomputes(pipeline)) ||
          scheduler::peak_reaches(pipeline.built, pipeline.plan.cluster, part);
 }
 
-// Searches once more where devices have so many times the memory, from the plan as it was asked for: the search may
-// have passed over faster plans that fit. Keeps the plan that it finds where that fits and is faster.
-Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::Plan asked, Search& search,
-                            double slack) {
+/// Searches once more, from the plan as it was asked for. Keeps the plan that is found where that fits and is faster.
+template <typename Find>
+Status keep_faster(Pipeline& pipeline, const ir::Plan& asked, Search& search, const Find& find) {
   const double step = pipeline.built.step_seconds();
   const partitioner::OwnObjective objective = pipeline.objective;
-  ir::Plan known = std::exchange(pipeline.plan, std::move(asked));
+  ir::Plan known = std::exchange(pipeline.plan, asked);
   const std::optional<MultiStageAlternative> multi_stage = std::exchange(pipeline.multi_stage, std::nullopt);
-  const Status found = plan_for(pipeline, options, slack, search);
+  const Status found = find();
   if (found.ok() && pipeline.built.step_seconds() < step) {
     search.passed.push_back(std::move(known.assignment));
     return Ok{};
@@ -165,12 +167,17 @@ Status search_beyond_bounds(Pipeline& pipeline, const PlanOptions& options, ir::
   return derive(pipeline);
 }
 
+/// How many searches beyond the bounds a graph of this size gets.
+size_t searches_beyond(const Pipeline& pipeline) {
+  return 1 + kNodesBeyond / std::max<size_t>(1, pipeline.priced.nodes.size());
+}
+
 // From a plan that was found after the first so many of the slacks.
 Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, const ir::Plan& asked, Search& search,
                                size_t tried) {
   std::vector<double> slacks(kSlacks.begin() + static_cast<std::ptrdiff_t>(tried), kSlacks.end());
   slacks.insert(slacks.begin(), kUnlimited);
-  slacks.resize(std::min(slacks.size(), 1 + kNodesBeyond / std::max<size_t>(1, pipeline.priced.nodes.size())));
+  slacks.resize(std::min(slacks.size(), searches_beyond(pipeline)));
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
@@ -178,7 +185,8 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
     if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
     if (slack < 1) break;
     search.first_fits = false;
-    GP_TRY_VOID(search_beyond_bounds(pipeline, options, asked, search, slack));
+    // The search may have passed over faster plans that fit.
+    GP_TRY_VOID(keep_faster(pipeline, asked, search, [&] { return plan_for(pipeline, options, slack, search); }));
     // The first plan of an asynchronous policy may fit because it drains more often than others would.
     const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
     search.best_fits = is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
@@ -244,29 +252,33 @@ bool weighs_recomputation(const partitioner::PlannerEntry& planner, const PlanOp
   return planner.traits.asks_others && (policy == nullptr || policy->shape == ir::StageShape::kAny);
 }
 
-/// The request, and where the planner may keep all activations although it may recompute, the one that recomputes.
-std::vector<PlanOptions> ways_to_ask(const PlanOptions& options) {
-  std::vector<PlanOptions> ways{options};
+/// The same request with recomputation everywhere, and nowhere, where it is left to a planner that does not weigh both.
+std::vector<PlanOptions> other_ways(const PlanOptions& options) {
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
   if (!leaves_recomputation(options) || planner == nullptr || planner->traits.is_given ||
       weighs_recomputation(*planner, options))
-    return ways;
-  ways.push_back(options);
-  ways.back().recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);
+    return {};
+  std::vector<PlanOptions> ways(2, options);
+  ways[0].recompute = partitioner::recompute_name(partitioner::Recompute::kAlways);
+  ways[1].recompute = partitioner::recompute_name(partitioner::Recompute::kNever);
   return ways;
 }
 
-/// The first of the ways that has a plan where devices have `slack` times the memory. Errors: those of the last one.
-Status plan_some_way(Pipeline& pipeline, std::span<const PlanOptions> ways, const ir::Plan& asked, Search& search,
-                     double slack, const PlanOptions*& way) {
-  Status found = Ok{};
-  for (const PlanOptions& each : ways) {
-    way = &each;
+// The plan of one request: where none fits, beyond the planner's bounds of memory; where memory limits it, there too.
+// Errors, where none fits: those of the first search.
+Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::Plan& asked, Search& search) {
+  search.beyond_bounds = false;
+  const Status first = plan_for(pipeline, options, 1, search);
+  search.line = nullptr;  // from here on plans are timed that may not fit
+  search.beyond_bounds = true;
+  Status found = first;
+  size_t tried = 0;
+  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
     pipeline.plan = asked;
-    found = plan_for(pipeline, each, slack, search);
-    if (!has_no_schedule(found) || interrupted()) break;
+    found = plan_for(pipeline, options, kSlacks[tried++], search);
   }
-  return found;
+  if (!found.ok()) return has_no_schedule(found) ? first : found;
+  return search_with_more_memory(pipeline, options, asked, search, tried);
 }
 
 /// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.
@@ -288,23 +300,22 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));
   Search search{.watch = {}, .line = line};
-  const std::vector<PlanOptions> ways = ways_to_ask(options);
-  const PlanOptions* way = &ways.front();
-  const Status first = plan_for(pipeline, *way, 1, search);
-  search.line = nullptr;  // from here on plans are timed that may not fit
-  search.beyond_bounds = true;
-  Status found = first;
-  if (has_no_schedule(found) && ways.size() > 1 && !interrupted())
-    found = plan_some_way(pipeline, std::span(ways).subspan(1), asked, search, 1, way);
-  size_t tried = 0;
-  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted())
-    found = plan_some_way(pipeline, ways, asked, search, kSlacks[tried++], way);
-  if (!found.ok()) return has_no_schedule(found) ? with_lack(first, pipeline, search) : found;
-  GP_TRY_VOID(search_with_more_memory(pipeline, *way, asked, search, tried));
-  const bool is_limited = may_be_limited(pipeline, *way, 1 / scheduler::kMemoryBoundSlack);
-  if (way == &ways.front() && ways.size() > 1 && is_limited && pipeline.complete)
-    GP_TRY_VOID(search_beyond_bounds(pipeline, ways.back(), asked, search, 1));
-  if (is_limited && !search.best_fits && pipeline.complete && may_climb(options))
+  Status found = search_one_way(pipeline, options, asked, search);
+  const auto is_limited = [&](double part) { return may_be_limited(pipeline, options, part); };
+  for (const PlanOptions& way : other_ways(options)) {
+    if (interrupted() ||
+        !(found.ok() ? is_limited(scheduler::kMemoryLimitedShare) && pipeline.complete : has_no_schedule(found)))
+      break;
+    const auto search_way = [&] { return search_one_way(pipeline, way, asked, search); };
+    if (found.ok()) {
+      GP_TRY_VOID(keep_faster(pipeline, asked, search, search_way));
+    } else {
+      pipeline.plan = asked;
+      if (Status other = search_way(); !has_no_schedule(other)) found = std::move(other);
+    }
+  }
+  if (!found.ok()) return has_no_schedule(found) ? with_lack(found, pipeline, search) : found;
+  if (!search.best_fits && is_limited(1 / scheduler::kMemoryBoundSlack) && pipeline.complete && may_climb(options))
     GP_TRY_VOID(climb_by_code(pipeline, options, search));
   // What `auto` goes by, of the plan as it is in the end.
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);

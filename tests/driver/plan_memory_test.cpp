@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "cost/lower_bound.h"
@@ -229,4 +230,26 @@ TEST_CASE("planners that keep all activations recompute them where nothing fits 
   CHECK(recomputing(limited) == 2);
   REQUIRE(least.ok());  // the bounds that searches go by are above what the code takes
   CHECK(recomputing(least) == 2);
+}
+
+TEST_CASE("where it is left to the planner whether to recompute, its plan is not slower than where it is said") {
+  driver::Options options;
+  options.model.model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/gpt2_like/model.onnx";
+  options.training.loss = "cross_entropy:logits,label";
+  options.training.batch = 32;
+  options.plan.cluster = "default";
+  options.plan.devices = 4;
+  const auto step = [&](const char* recompute) {
+    options.plan.recompute = recompute;
+    const auto made = driver::make_pipeline(options);
+    return made.ok() ? made->built.step_seconds() : std::numeric_limits<double>::infinity();
+  };
+  for (const auto& [planner, memory] : {std::pair("pipedream", 100'000), std::pair("pipedream", 150'000),
+                                        std::pair("sequential", 120'000), std::pair("graphpipe", 200'000)}) {
+    CAPTURE(planner);
+    CAPTURE(memory);
+    options.plan.planner = planner;
+    options.plan.memory = memory;
+    CHECK(step("auto") <= std::min(step("never"), step("always")) * (1 + 1e-9));
+  }
 }
