@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// One folder for all policies: code does not depend on the order. Policies of rows of stages run a model of branches as
+// One folder for all policies: code does not depend on the order. Policies of chains run a model of branches as
 // a chain.
 void check_model(const std::string& model, const std::string& micro_batch, bool replicates = true) {
   const Reference reference = read_reference(model);

@@ -69,9 +69,11 @@ TEST_CASE("the padding of nn.Embedding is kept out of the gradient, and said") {
   CHECK(nodes_of(padded) == "Gather(%w1, %0) {axis=0, from_first_row=1, padding_row=1} : f32[B,5,2]\n");
   CHECK(reports(padded->notes, Code::kLostByExport, "row 1 of the table"));
   for (const std::string call :
-       {"aten.embedding.default](args = (%p_w, %ids)", "aten.embedding.default](args = (%p_w, %ids, -1)",
-        "aten.other](args = (%p_w, %ids, 1)"})
+       {"aten.embedding.default](args = (%p_w, %ids)", "aten.embedding.default](args = (%p_w, %ids, -1)"})
     CHECK(nodes_of(import_exported(kLookUp, call)) == "Gather(%w1, %0) {axis=0, from_first_row=1} : f32[B,5,2]\n");
+  // Other look-ups count negative ids from the end, as ONNX says.
+  CHECK(nodes_of(import_exported(kLookUp, "aten.other](args = (%p_w, %ids, 1)")) ==
+        "Gather(%w1, %0) {axis=0} : f32[B,5,2]\n");
   const auto scaled = import_exported(kLookUp, "aten.embedding.default](args = (%p_w, %ids, -1, True)");
   REQUIRE(scaled.ok());
   CHECK(reports(scaled->notes, Code::kLostByExport, "scale_grad_by_freq"));
