@@ -192,8 +192,6 @@ class _Session:
             ranks[other.rank] = connection
         self.hello = hello
         self.connections = [ranks[rank] for rank in sorted(ranks)]
-        if unknown := set(self.pad) - set(hello.inputs):
-            raise FeedError(f"pad names {sorted(unknown)}, which the run does not take: it takes {sorted(hello.inputs)}")
         self.offsets, self.slot_bytes = _layout(hello.inputs)
         self.next_done = [hello.step] * len(self.connections)
 
@@ -225,6 +223,8 @@ class _Session:
 
     def send(self, step: int, batch: Mapping[str, Any]) -> bool:
         """False where the run has ended."""
+        if unknown := set(self.pad) - set(self.hello.inputs):
+            raise FeedError(f"pad names {sorted(unknown)}, which the run does not take: it takes {sorted(self.hello.inputs)}")
         if set(batch) != set(self.hello.inputs):
             raise FeedError(f"the batch has {sorted(batch)}; the run takes {sorted(self.hello.inputs)}")
         if not self._wait_for_slot(step):
