@@ -6,6 +6,7 @@
 #include "partitioner/auto/planner.h"
 #include "partitioner/candidates.h"
 #include "partitioner/several_searches.h"
+#include "support/run_tasks.h"
 
 namespace graphpipe::partitioner {
 
@@ -154,22 +155,27 @@ std::map<Samples, ir::Assignment> NarrowedSearch::starts_by_simulation() const {
 /// request for that size climbs.
 void NarrowedSearch::by_simulation() {
   if (!request_.evaluate) return;
+  std::vector<std::pair<PlanRequest, ir::Assignment>> climbs;
   for (const auto& [size, start] : starts_by_simulation()) {
     if (is_over() || std::ranges::find(climbed_, start) != climbed_.end()) continue;
     climbed_.push_back(start);
-    climb_by_simulation(request_, start);
+    climbs.emplace_back(request_, start);
     if (request_.micro_batch || request_.micro_batch_per_stage) continue;
-    PlanRequest narrow = request_;
-    narrow.micro_batch = size;
-    climb_by_simulation(narrow, start);
+    climbs.emplace_back(request_, start);
+    climbs.back().first.micro_batch = size;
   }
+  std::vector<Result<PlanAnswer>> answers(climbs.size(), Diagnostic{.code = Code::kInterrupted});
+  run_tasks(climbs.size(), request_.threads,
+            [&](size_t i) { answers[i] = climb_by_simulation(climbs[i].first, climbs[i].second); });
+  for (Result<PlanAnswer>& answer : answers)
+    if (answer.ok()) add(std::move(*answer));
 }
 
-void NarrowedSearch::climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) {
+Result<PlanAnswer> NarrowedSearch::climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) const {
   Deadline deadline(with_time_left(request_, watch_).time_limit, request_.cancel);
   Candidates found(request_);
   found.add(climb_from(request, start, deadline));
-  if (Result<PlanAnswer> answer = found.answer(true, 0); answer.ok()) add(std::move(*answer));
+  return found.answer(true, 0);
 }
 
 }  // namespace graphpipe::partitioner

@@ -61,7 +61,7 @@ class NarrowedSearch {
   void fewer_devices();
   std::map<Samples, ir::Assignment> starts_by_simulation() const;
   void by_simulation();
-  void climb_by_simulation(const PlanRequest& request, const ir::Assignment& start);
+  Result<PlanAnswer> climb_by_simulation(const PlanRequest& request, const ir::Assignment& start) const;
 
   PlanRequest request_;
   size_t work_;
