@@ -74,8 +74,8 @@ Inferred infer_attention_mask_gradient(const NodeView& node) {
   return one_output(node, std::move(type));
 }
 
-/// The copies that the kernels of CPUs make of a head: of some operands transposed, of others as they are, and of some rows of
-/// scores and of operands.
+/// The copies that the kernels of CPUs make of a head: of some operands transposed, of others as they are, and of some
+/// rows of scores and of operands.
 struct HeadCopies {
   double transposed, as_is, scores, rows;
 };
@@ -90,6 +90,14 @@ double head_scratch(const NodeView& node, size_t q, const HeadCopies& copies) {
               rows * (copies.scores * padded(columns) + copies.rows * padded(width)));
 }
 
+/// Bytes of k and v repeated for all heads of q, where they have fewer: what operators that compute all scores take.
+double repeated_heads(const NodeView& node, Samples samples, size_t q) {
+  const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
+  if (left.size() != 4 || left[1] == right[1]) return 0;
+  const double shared = static_cast<double>(left[1].factor) / static_cast<double>(right[1].factor);
+  return 2 * shared * bytes_of(node.input(q + 1), samples);
+}
+
 /// Flops of `products` matrix products of Q x D x K in each head.
 Work attention_work(const NodeView& node, Samples samples, size_t q, double products, const HeadCopies& copies) {
   const ir::Shape& right = attention_shape(node, q + 1);
@@ -97,7 +105,8 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
   const double multiplied = elements(node.input(q), samples) * columns;
   // For float64, LibTorch's operators materialise all scores, several times.
   const bool holds_all = node.input(q).type.dtype == ir::DType::kFloat64;
-  const double all = 3 * 8 * multiplied / static_cast<double>(right.back().factor);
+  const double all =
+      3 * 8 * multiplied / static_cast<double>(right.back().factor) + 2 * repeated_heads(node, samples, q);
   return {.flops = 2 * products * multiplied,
           .bytes = bytes_touched(node, samples),
           .scratch = holds_all ? all : head_scratch(node, q, copies),
@@ -111,7 +120,9 @@ Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
   Work work = attention_work(node, samples, 1, 2, {});
   const ir::DType type = node.input(1).type.dtype;
   const bool is_narrow = type == ir::DType::kFloat16 || type == ir::DType::kBFloat16;
-  work.scratch = (is_narrow ? 6 : 3) * bytes_of(node.output(0), samples);
+  work.scratch = (is_narrow ? 6 : 3) * bytes_of(node.output(0), samples) +
+                 (is_narrow ? 2 : 1) * repeated_heads(node, samples, 1) +
+                 bytes_of(node.input(5), samples);  // which rows are hidden
   for (size_t i = 0; i < 5 && is_narrow; ++i) work.scratch += 2 * bytes_of(node.input(i), samples);
   return work;
 }
@@ -198,6 +209,10 @@ std::span<const OpDef> attention_ops() {
                      .outputs = 2},
                     {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
                      .attributes = attention_form(0.5, true),
+                     .outputs = 2},
+                    {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}),
+                                normal({kB, 4, 1, 5})},
+                     .attributes = attention_form(0.5, false),
                      .outputs = 2}}},
       {.name = "AttentionGrad",
        .infer = infer_attention_gradient,
@@ -206,6 +221,10 @@ std::span<const OpDef> attention_ops() {
        .heads_lie_inside = true,
        .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
                                 normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3})},
+                     .attributes = attention_form(0.5, false),
+                     .outputs = 3},
+                    {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}),
+                                normal({kB, 2, 5, 4}), normal({kB, 4, 3, 4}), positive({kB, 4, 3})},
                      .attributes = attention_form(0.5, false),
                      .outputs = 3}}},
       {.name = "AttentionGradMask",

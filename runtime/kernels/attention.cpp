@@ -8,7 +8,6 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/unflatten.h>
 
 #include <limits>
@@ -101,7 +100,7 @@ void for_heads(const at::Tensor& q, const at::Tensor& k, int64_t together, int64
 
 /// A head of k or v for each of q.
 at::Tensor for_all_heads(const at::Tensor& k, int64_t shared) {
-  return shared == 1 ? k : k.repeat_interleave(shared, 1);
+  return shared == 1 ? k : k.unsqueeze(2).expand({-1, -1, shared, -1, -1}).flatten(1, 2);
 }
 /// k or v of rank 4; on GPUs, whose kernels want it so, with a head for each of q.
 at::Tensor keys_for(const at::Tensor& q, const at::Tensor& k) {
