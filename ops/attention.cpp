@@ -182,6 +182,27 @@ bool has_mask(const NodeView& view) { return view.has_input(3); }
 
 ir::Attributes attention_form(double scale, bool causal) { return {{"causal", int64_t{causal}}, {"scale", scale}}; }
 
+std::vector<Example> attention_examples() {
+  return {{.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+           .attributes = attention_form(0.5, false),
+           .outputs = 2},
+          {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+           .attributes = attention_form(0.5, true),
+           .outputs = 2},
+          {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 1, 1, 5})},
+           .attributes = attention_form(0.25, false),
+           .outputs = 2},
+          {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
+           .attributes = attention_form(1, false),
+           .outputs = 2},
+          {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+           .attributes = attention_form(0.5, true),
+           .outputs = 2},
+          {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 4, 1, 5})},
+           .attributes = attention_form(0.5, false),
+           .outputs = 2}};
+}
+
 }  // namespace
 
 std::span<const OpDef> attention_ops() {
@@ -194,26 +215,7 @@ std::span<const OpDef> attention_ops() {
        .gradient = attention_gradient,
        .emit = emit_attention,
        .heads_lie_inside = true,
-       .examples = {{.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-                     .attributes = attention_form(0.5, false),
-                     .outputs = 2},
-                    {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-                     .attributes = attention_form(0.5, true),
-                     .outputs = 2},
-                    {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}),
-                                normal({kB, 1, 1, 5})},
-                     .attributes = attention_form(0.25, false),
-                     .outputs = 2},
-                    {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
-                     .attributes = attention_form(1, false),
-                     .outputs = 2},
-                    {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-                     .attributes = attention_form(0.5, true),
-                     .outputs = 2},
-                    {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}),
-                                normal({kB, 4, 1, 5})},
-                     .attributes = attention_form(0.5, false),
-                     .outputs = 2}}},
+       .examples = attention_examples()},
       {.name = "AttentionGrad",
        .infer = infer_attention_gradient,
        .work = attention_gradient_work,
