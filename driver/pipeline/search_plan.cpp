@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "driver/launch/process.h"
@@ -51,6 +50,7 @@ struct Search {
   bool beyond_bounds = false;
   /// The first plan of the last search fits; and the first of all plans that there are.
   bool first_fits = false, best_fits = false;
+  /// How long plans were tried in searches of which none fits.
   double seconds_to_fit = 0;
   /// The first plans that have no schedule.
   std::vector<ir::Assignment> refused = {};

@@ -73,7 +73,7 @@ class Rank {
   void take_kernels(const std::string& folder);
   void load_stages(const ResolvedProgram& resolved, const std::string& folder);
   void train(StepExecutors& executor, const ResolvedProgram& resolved, Data& data, Data* eval_data);
-  void run_to_end(const LoopSetup& loop, StepExecutors& executor, Data& data);
+  void run_to_end(const LoopSetup& loop, StepExecutors& executor, const Data& data);
   void note_bad_numbers();
   void tell_of_cause(const StepExecutors& executor) const;
   void open_checkpoints(const std::string& folder);
@@ -306,12 +306,12 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data&
   result_.devices = plan_.device_count;
 }
 
-void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor, Data& data) {
+void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor, const Data& data) {
   result_.first_step = checkpoints_->first_step() + 1;
   try {
     const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
     result_.complete = done == options_.data.steps;
-    if (data.has_ended()) data.samples_of(done);  // throws what became of them
+    data.check_end(done);
     if (!result_.complete) ended_after_ = done;
   } catch (const RunError& error) {
     if (error.diagnostic().code == Code::kPeerFailed && tells_of_loss(error.what())) tell_of_cause(executor);

@@ -25,13 +25,13 @@ class Data {
   /// the start of a step, and may wait here for data that another program produces.
   virtual int64_t samples_of(int64_t step) = 0;
   /// Whether there are data for the step: a producer may have an end that the run's options do not know. Waits like
-  /// samples_of(), which throws where there are none; all ranks get the same answer.
+  /// samples_of(); all ranks get the same answer.
   virtual bool has_step(int64_t step) {
     static_cast<void>(step);
     return true;
   }
-  /// Whether has_step() has denied one.
-  virtual bool has_ended() const { return false; }
+  /// Throws what became of the data where has_step() has denied this step.
+  virtual void check_end(int64_t step) const { static_cast<void>(step); }
   /// The samples of the steps [first, last), which need not be asked for, in batches of the plan.
   virtual double batches_in(int64_t first, int64_t last) const { return static_cast<double>(last - first); }
   /// Steps in which every sample is taken once, not counting dropped ones.

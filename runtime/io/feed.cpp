@@ -60,7 +60,7 @@ class FeedData : public Data {
   }
 
   bool has_step(int64_t step) override { return find_step(step); }
-  bool has_ended() const override { return has_ended_; }
+  void check_end(int64_t step) const override;
   int64_t samples_of(int64_t step) override {
     await_step(step);
     return setup_.batch;
@@ -137,7 +137,11 @@ void FeedData::greet(int64_t step) {
 }
 
 void FeedData::await_step(int64_t step) {
-  if (!find_step(step))
+  if (!find_step(step)) check_end(step);
+}
+
+void FeedData::check_end(int64_t step) const {
+  if (has_ended_)
     fail_feed(text("has no batch for step ", step + 1),
               "feed more batches, or lower --steps; with --checkpoint the steps before are kept, for --resume");
 }

@@ -69,7 +69,7 @@ void train(Interpreter& interpreter, LossScale* loss_scale, CheckpointSession& c
   result.first_step = checkpoints.first_step() + 1;
   const int64_t done = run_steps(loop, checkpoints.first_step(), options.data.steps);
   result.complete = done == options.data.steps;
-  if (data.has_ended()) data.samples_of(done);  // throws what became of them
+  data.check_end(done);
 }
 
 void compare_copies(const PlanTable& plan, const Interpreter& interpreter, const Device& device) {
