@@ -3,21 +3,18 @@
 #include <onnx/checker.h>
 #include <onnx/defs/schema.h>
 #include <onnx/inliner/inliner.h>
-#include <onnx/shape_inference/implementation.h>
 #include <onnx/version_converter/convert.h>
 
 #include <algorithm>
-#include <exception>
 #include <map>
-#include <new>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
 
 #include "frontend/check_nodes.h"
+#include "frontend/expand_functions.h"
 #include "frontend/function_budget.h"
-#include "frontend/node_context.h"
+#include "frontend/libonnx_exception.h"
 #include "frontend/older_opsets.h"
 #include "ops/op_def.h"
 
@@ -31,20 +28,6 @@ namespace pb = graphpipe_onnx;
 
 Diagnostic bad_model(const std::string& origin, std::string message, std::string hint) {
   return {.code = Code::kBadModel, .origin = ModelText(origin), .message = std::move(message), .hint = std::move(hint)};
-}
-
-/// Reports what the library throws in `step`, made safe to print: it quotes names from the file. Out of memory is
-/// rethrown, because it says nothing about the model.
-template <typename Step>
-std::optional<std::string> exception_of(Step step) {
-  try {
-    step();
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& problem) {
-    return Terminal::encode_text(std::string_view(problem.what()).substr(0, 500)).str();
-  }
-  return std::nullopt;
 }
 
 bool has_stripped_tensor_or_body(const pb::NodeProto& node) {
@@ -80,15 +63,6 @@ Status check_with_library(const pb::ModelProto& model) {
   }
   if (!problems.empty()) return problems;
   return Ok{};
-}
-
-/// Adds the attributes for which the call uses defaults: a body refers to those of its call, and the inliner drops
-/// references to missing ones.
-void spell_out(pb::NodeProto& call, const std::vector<pb::AttributeProto>& defaults) {
-  std::set<std::string> given;
-  for (const pb::AttributeProto& attribute : call.attribute()) given.insert(attribute.name());
-  for (const pb::AttributeProto& attribute : defaults)
-    if (!given.contains(attribute.name())) *call.add_attribute() = attribute;
 }
 
 /// By the function's domain, name and overload.
@@ -170,25 +144,6 @@ void forget_negative_sizes(pb::GraphProto& graph) {
       if (attribute.has_g()) forget_negative_sizes(*attribute.mutable_g());
 }
 
-/// Shapes help the converter and are compared with ours later; a model that ONNX cannot infer may still be lowered.
-void infer_shapes(pb::ModelProto& model, Diagnostics& notes) {
-  const pb::ShapeInferenceOptions options{/*check_type=*/false, /*strict_mode=*/0, /*data_prop=*/false};
-  // The library has no inference for GroupNormalization: nothing after one would have a type, and an Attention there
-  // could not be expanded. InstanceNormalization has the same rule: the output has the type of the first input.
-  std::vector<pb::NodeProto*> groups;
-  for_each_node(*model.mutable_graph(), [&](pb::NodeProto& node) {
-    if (node.op_type() == "GroupNormalization" && node.domain().empty()) groups.push_back(&node);
-  });
-  for (pb::NodeProto* node : groups) node->set_op_type("InstanceNormalization");
-  if (const auto thrown =
-          exception_of([&] { pb::shape_inference::InferShapes(model, pb::OpSchemaRegistry::Instance(), options); }))
-    notes.push_back({.code = Code::kUnresolvedShape,
-                     .severity = Severity::kWarning,
-                     .message = text("ONNX's own shape inference fails: ", *thrown),
-                     .hint = "none needed where the import succeeds"});
-  for (pb::NodeProto* node : groups) node->set_op_type("GroupNormalization");
-}
-
 /// The operators of the standard domain that are unknown in this opset, each once, in the order of their nodes.
 void find_unknown(const pb::GraphProto& graph, int opset, std::set<std::string>& seen, Diagnostics& problems) {
   for (const pb::NodeProto& node : graph.node()) {
@@ -227,94 +182,6 @@ Status convert_opset(pb::ModelProto& model) {
   return Ok{};
 }
 
-/// No function body of a schema has more nodes than this.
-constexpr int64_t kLargestBody = 64;
-
-/// Function bodies depend on the types of their operands, and the inliner does not look at initializers.
-void declare_initializers(pb::GraphProto& graph) {
-  std::set<std::string_view> typed;
-  for (const auto& info : graph.value_info()) typed.insert(info.name());
-  for (const auto& info : graph.input()) typed.insert(info.name());
-  std::vector<const pb::TensorProto*> missing;
-  for (const auto& tensor : graph.initializer())
-    if (typed.count(tensor.name()) == 0) missing.push_back(&tensor);
-  for (const pb::TensorProto* tensor : missing) {
-    pb::ValueInfoProto& info = *graph.add_value_info();
-    info.set_name(tensor->name());
-    auto& type = *info.mutable_type()->mutable_tensor_type();
-    type.set_elem_type(tensor->data_type());
-    for (const int64_t dim : tensor->dims()) type.mutable_shape()->add_dim()->set_dim_value(dim);
-  }
-}
-
-/// The inliner asks for the type of every operand, even one that a call omits with an empty name.
-void declare_absent_operands(pb::GraphProto& graph) {
-  pb::ValueInfoProto& info = *graph.add_value_info();
-  info.set_name("");
-  info.mutable_type()->mutable_tensor_type()->set_elem_type(pb::TensorProto::FLOAT);
-}
-
-void remove_absent_operands(pb::GraphProto& graph) {
-  auto& infos = *graph.mutable_value_info();
-  for (int i = infos.size(); i-- > 0;)
-    if (infos.Get(i).name().empty()) infos.DeleteSubrange(i, 1);
-}
-
-void spell_out_defaults(pb::NodeProto& node, const pb::OpSchema& schema) {
-  std::vector<pb::AttributeProto> defaults;
-  for (const auto& [name, attribute] : schema.attributes()) {
-    if (attribute.default_value.type() == pb::AttributeProto::UNDEFINED) continue;
-    defaults.push_back(attribute.default_value);
-    defaults.back().set_name(name);
-  }
-  spell_out(node, defaults);
-}
-
-/// The schema of a node that has no entry but a function body; null for all others.
-const pb::OpSchema* schema_with_body(const pb::ModelProto& model, const pb::NodeProto& node) {
-  const bool is_main = node.domain().empty() || node.domain() == "ai.onnx";
-  if (!is_main && node.domain() != "ai.onnx.preview") return nullptr;
-  const std::string domain = is_main ? "" : node.domain();
-  if (is_main &&
-      is_supported({.name = {}, .op = node.op_type(), .domain = {}, .inputs = {}, .outputs = {}, .attributes = {}}))
-    return nullptr;
-  int64_t version = is_main ? main_opset(model) : 1;
-  for (const auto& import : model.opset_import())
-    if (import.domain() == domain) version = import.version();
-  const auto* schema = pb::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(version), domain);
-  const bool has_body = schema != nullptr && (schema->HasFunction() || schema->HasContextDependentFunction());
-  return has_body ? schema : nullptr;
-}
-
-/// Replaces operators that have no entry but a function body in their schema by that body. If that fails the operator
-/// stays, and lowering rejects it by name.
-void expand_schema_functions(pb::ModelProto& model, const Limits& limits) {
-  std::set<std::pair<std::string, std::string>> names;
-  int64_t nodes = 0;
-  for_each_node(*model.mutable_graph(), [&](const pb::NodeProto& node) {
-    ++nodes;
-    const pb::OpSchema* schema = schema_with_body(model, node);
-    if (schema == nullptr) return;
-    names.emplace(schema->domain(), node.op_type());
-    nodes += kLargestBody;
-  });
-  if (names.empty() || nodes > limits.expanded_nodes) return;
-  const pb::inliner::FunctionIdVector functions(names.begin(), names.end());
-  pb::ModelProto expanded = model;
-  declare_initializers(*expanded.mutable_graph());
-  declare_absent_operands(*expanded.mutable_graph());
-  for_each_node(*expanded.mutable_graph(), [&](pb::NodeProto& node) {
-    if (const pb::OpSchema* schema = schema_with_body(model, node)) spell_out_defaults(node, *schema);
-  });
-  const auto thrown = exception_of([&] {
-    const auto set = pb::inliner::FunctionIdSet::Create(pb::inliner::FunctionIdVector(functions));
-    pb::inliner::InlineSelectedFunctions(expanded, *set, nullptr);
-  });
-  if (thrown) return;
-  remove_absent_operands(*expanded.mutable_graph());
-  model.Swap(&expanded);
-}
-
 }  // namespace
 
 std::string_view step_name(LibonnxStep step) {
@@ -351,7 +218,11 @@ Status run_libonnx_steps(pb::ModelProto& model, const Limits& limits, const std:
   GP_TRY_VOID(check_nodes(model));
   at(LibonnxStep::kInfer);
   forget_negative_sizes(*model.mutable_graph());
-  infer_shapes(model, notes);
+  if (const auto problem = infer_shapes(model))
+    notes.push_back({.code = Code::kUnresolvedShape,
+                     .severity = Severity::kWarning,
+                     .message = text("ONNX's own shape inference fails: ", *problem),
+                     .hint = "none needed where the import succeeds"});
   at(LibonnxStep::kConvert);
   GP_TRY_VOID(convert_opset(model));
   at(LibonnxStep::kExpand);

@@ -124,6 +124,32 @@ TEST_CASE("operators with a body of their schema are expanded in the bodies of o
   CHECK(contains(nodes_of(imported), "Softmax"));
 }
 
+TEST_CASE("hundreds of operators with a body of their schema are expanded one by one") {
+  // ONNX's library infers the whole model again for each, which takes longer than an import may.
+  const int count = 400;
+  std::string nodes;
+  for (int i = 0; i < count; ++i)
+    nodes += text("v", i + 1, " = Attention<q_num_heads = 2, kv_num_heads = 2>(v", i, ", v", i, ", v", i, ") ");
+  const auto imported =
+      import_text(text(header(23), "g (float[N,4,6] v0) => (float[N,4,6] v", count, ") { ", nodes, "}"));
+  REQUIRE(imported.ok());
+  int expanded = 0;
+  for (const ir::NodeId node : imported->graph.node_ids())
+    expanded += imported->graph.node(node).op == "Softmax" ? 1 : 0;
+  CHECK(expanded == count);
+}
+
+TEST_CASE("the values of a schema's body have names that the model has not") {
+  const auto nodes = [](const std::string& name) {
+    return nodes_of(import_text(
+        text(header(23), "g (float[N,4,6] x, float[N,4,6] \"", name, "\") => ", "(float[N,4,6] y, float[N,4,6] z) { ",
+             "y = Attention<q_num_heads = 2, kv_num_heads = 2>(x, x, x) z = Neg(\"", name, "\") }")));
+  };
+  CHECK(contains(nodes("other"), "Neg(%1)"));
+  // So the body of this call names the size of the batch, but for the model's own value of that name.
+  CHECK(nodes("y/BatchSize__1") == nodes("other"));
+}
+
 TEST_CASE("GroupNormalization of the opsets that deprecated it at once is refused by what it lacks") {
   const auto imported = import_text(header(18) + R"(g (float[N,4,3] x) => (float[N,4,3] y) <
       float[2] scale = {1, 2}, float[2] bias = {0, 1}> { y = GroupNormalization<num_groups = 2>(x, scale, bias) })");
