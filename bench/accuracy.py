@@ -12,8 +12,8 @@ own: so both sides of a pair see the machine in the same state. Prints per plan 
 median ratio of simulated to measured over the rounds, and the ratio of predicted to measured peak memory per device.
 Steps are timed without momentum, as plans for SGD price them; memory is measured in a short run with it, which they
 leave room for. A plan with more processes than cores is marked *, compared with the
-plan's `step_on_cores` where it has one, and not counted in the last line. --realtime (as root)
-keeps other programs off the cores while something is measured.
+plan's `step_on_cores` where it has one, and not counted in the last line; `paced` is its simulated step over that of processes
+which sleep where they would compute (docs/pace.md). --realtime (as root) keeps other programs off the cores while something is measured.
 """
 
 import argparse
@@ -45,6 +45,10 @@ def plans_of(name: str) -> list[tuple[str, str, int]]:
 
 def replicas_of(layout: str) -> list[int]:
     return [int(count) for count in layout.split("+")]
+
+
+def is_crowded(layout: str) -> bool:
+    return sum(replicas_of(layout)) > len(os.sched_getaffinity(0))
 
 
 def write_wide(folder: pathlib.Path, width: int) -> None:
@@ -134,6 +138,9 @@ class Bench:
             raise SystemExit("a device program failed")
         return json.loads(outputs[0])
 
+    def paced(self, folder: str) -> float:
+        return self.ask(["run", folder, "--pace", "--steps", "3"], measures=True)["measured_step"]
+
 
 def cut_of(base: str, layout: str, size: int, path: str) -> str:
     plan = json.loads(pathlib.Path(base).read_text())
@@ -167,15 +174,17 @@ def measure(arguments: argparse.Namespace, folder: str, name: str) -> list[tuple
             peaks = bench.run(out, sum(replicas), FEW_STEPS, 0.9)["peak_bytes"]
             memory = [p / m for p, m in zip(plan["peak_bytes"], peaks)]
             simulated = plan.get("step_on_cores", plan["simulated_step"])
-            pairs[layout, policy, size].append((simulated, step, memory))
+            paced = plan["simulated_step"] / bench.paced(out) if is_crowded(layout) else None
+            pairs[layout, policy, size].append((simulated, step, memory, paced))
     rows = []
     for (layout, policy, size), measured in pairs.items():
-        ratio = statistics.median(simulated / step for simulated, step, _ in measured)
-        step = statistics.median(step for _, step, _ in measured)
+        ratio = statistics.median(simulated / step for simulated, step, *_ in measured)
+        step = statistics.median(step for _, step, *_ in measured)
         memory = measured[0][2]
-        crowded = sum(replicas_of(layout)) > len(os.sched_getaffinity(0))
+        crowded = is_crowded(layout)
+        paced = f"{statistics.median(paced for *_, paced in measured):6.3f}" if crowded else 6 * " "
         rows.append((ratio, memory, crowded))
-        print(f"{name:10} {layout:4}{'*' if crowded else ' '} {policy:6} {size:2} {1e3 * step:9.3f} ms {ratio:7.3f}   "
+        print(f"{name:10} {layout:4}{'*' if crowded else ' '} {policy:6} {size:2} {1e3 * step:9.3f} ms {ratio:7.3f} {paced}   "
               + " ".join(f"{m:.3f}" for m in memory), flush=True)
     return rows
 
@@ -190,7 +199,7 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="+", default=sorted({layout for layout, _, _ in PIPELINES + REPLICAS}))
     parser.add_argument("models", nargs="*", default=NAMES)
     arguments = parser.parse_args()
-    print("model      stages policy mb  measured   simulated/measured   predicted/measured peak per device")
+    print("model      stages policy mb  measured   simulated/measured  paced  predicted/measured peak per device")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.models:

@@ -35,4 +35,16 @@ inline Answer ask(std::vector<std::string> words) {
   return answer;
 }
 
+inline std::string example_model(const std::string& name) {
+  return std::string(GRAPHPIPE_SOURCE_DIR "/tests/data/models/") + name + "/model.onnx";
+}
+
+/// A verb on the example gpt2_like, its answer as JSON.
+inline std::vector<std::string> gpt2(const std::string& verb, const std::vector<std::string>& flags) {
+  std::vector<std::string> words{verb, example_model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--json",
+                                 "-q"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return words;
+}
+
 }  // namespace graphpipe::tests

@@ -13,20 +13,6 @@
 
 using namespace graphpipe::tests;
 
-namespace {
-
-std::string model(const std::string& name) {
-  return std::string(GRAPHPIPE_SOURCE_DIR "/tests/data/models/") + name + "/model.onnx";
-}
-
-std::vector<std::string> gpt2(const std::string& verb, std::vector<std::string> flags) {
-  std::vector<std::string> words{verb, model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--json", "-q"};
-  words.insert(words.end(), flags.begin(), flags.end());
-  return words;
-}
-
-}  // namespace
-
 TEST_CASE("data parallelism uses every device that a sample is there for, and says where there are fewer") {
   for (const char* size : {"1", "2", "3", "4", "8", "auto"}) {
     CAPTURE(size);
@@ -85,7 +71,7 @@ TEST_CASE("plans of asynchronous schedules are ranked by the step that they take
 
 TEST_CASE("a plan that no schedule runs is refused with the policy's own reason and cure") {
   const Answer answer =
-      ask({"plan", model("clip_like"), "--devices", "4", "--batch", "8", "--micro-batch", "2", "--loss",
+      ask({"plan", example_model("clip_like"), "--devices", "4", "--batch", "8", "--micro-batch", "2", "--loss",
            "contrastive:similarity", "--planner", "graphpipe", "--policy", "interleaved", "-q"});
   CHECK(answer.code == 4);
   CHECK(holds(answer.err, "the plan found has no schedule: interleaved: "));
@@ -206,41 +192,15 @@ TEST_CASE("the policy auto is never behind a policy that is named, those with st
   }
 }
 
-namespace {
-
-// Two stages on two devices, two micro-batches of four samples.
-nlohmann::json plan_ordered(const std::string& file, const std::string& text, int code, std::string& error) {
-  std::ofstream(file) << text;
-  const Answer answer = ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--planner", "sequential",
-                                          "--stages", "2", "--batch", "8", "--micro-batch", "4", "--order", file}));
-  CHECK(answer.code == code);
-  error = answer.err;
-  return code == 0 ? answer.object() : nlohmann::json();
-}
-
-}  // namespace
-
-TEST_CASE("an order of one's own takes the policy's place: messages, slots and updates are added to it") {
-  const std::string file = (std::filesystem::temp_directory_path() / "graphpipe-order.csv").string();
-  std::string error;
-  const auto step = [&](const std::string& order) {
-    return plan_ordered(file, order, 0, error)["simulated_step"].get<double>();
-  };
-  const auto step_of = [&](const std::string& policy) {
-    return ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--planner", "sequential", "--stages", "2",
-                             "--batch", "8", "--micro-batch", "4", "--policy", policy}))
-        .object()["simulated_step"]
-        .get<double>();
-  };
-  CHECK(step("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n") == step_of("1f1b"));
-  CHECK(step("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n") == step_of("gpipe"));
-  CHECK(step("0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n") > step_of("1f1b"));
-  plan_ordered(file, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,1F2\n", 3, error);
-  CHECK(holds(error, "has no micro-batch 2 of 2"));
-  plan_ordered(file, "1F0,1F1,1B0,1B1\n0F0,0B0,0F1,0B1\n", 3, error);
-  CHECK(holds(error, "stage 1 is not on this device"));
-  plan_ordered(file, "0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 3, error);
-  CHECK(holds(error, file));
+TEST_CASE("simulate says what batches take that follow each other, as plan does") {
+  const std::string file = (std::filesystem::temp_directory_path() / "graphpipe-steady.json").string();
+  const nlohmann::json planned = ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--stages", "2", "--batch",
+                                                   "8", "--micro-batch", "2", "--policy", "2bw", "-o", file}))
+                                     .object();
+  const nlohmann::json simulated = ask({"simulate", file, "--json", "-q"}).object();
+  CHECK(simulated["steady_step"] == planned["steady_step"]);
+  CHECK(simulated["steady_update"] == planned["steady_update"]);
+  CHECK(holds(ask({"simulate", file}).out, "each batch"));
   std::filesystem::remove(file);
 }
 
@@ -324,8 +284,8 @@ TEST_CASE("a planner that decides the number of stages says which, and compare m
   CHECK(refused.code == 4);
   CHECK(holds(refused.err, "the planner dapple decides the number of stages itself, here "));
   const Answer compared =
-      ask({"compare", model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default", "--devices",
-           "2", "--stages", "2", "--planners", "sequential", "--policies", "kfkb,2bw", "-q"});
+      ask({"compare", example_model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default",
+           "--devices", "2", "--stages", "2", "--planners", "sequential", "--policies", "kfkb,2bw", "-q"});
   std::istringstream lines(compared.out);
   std::map<std::string, bool> marked;
   for (std::string line; std::getline(lines, line);)
@@ -348,12 +308,12 @@ TEST_CASE("what a plan was made with need not be said again") {
   REQUIRE(ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--precision", "bf16", "--optimizer", "adamw",
                             "--freeze", "*.bias", "-o", file}))
               .code == 0);
-  const Answer anew = ask({"plan", model("gpt2_like"), "--plan", file, "--json", "-q", "-o", again});
+  const Answer anew = ask({"plan", example_model("gpt2_like"), "--plan", file, "--json", "-q", "-o", again});
   CAPTURE(anew.err);
   REQUIRE(anew.code == 0);
   CHECK(spec_of(again) == spec_of(file));
   // What is said must still be what the plan was made with.
-  const Answer other = ask({"plan", model("gpt2_like"), "--plan", file, "--precision", "fp16", "-q"});
+  const Answer other = ask({"plan", example_model("gpt2_like"), "--plan", file, "--precision", "fp16", "-q"});
   CHECK(other.code == 3);
   CHECK(holds(other.err, "the plan was made with 'bf16'"));
   std::filesystem::remove_all(folder);
@@ -439,7 +399,7 @@ TEST_CASE("a time limit that is over leaves plans that take no search, or says s
 TEST_CASE("what plan and simulate say of many devices is as short as of few") {
   const std::string plan = (std::filesystem::temp_directory_path() / "graphpipe-many-devices.json").string();
   const Answer planned =
-      ask({"plan", model("dlrm"), "--loss", "bce:logit,click", "--planner", "data-parallel", "--devices", "256",
+      ask({"plan", example_model("dlrm"), "--loss", "bce:logit,click", "--planner", "data-parallel", "--devices", "256",
            "--batch", "1024", "--micro-batch", "4", "--cluster", "default", "-o", plan, "-q"});
   REQUIRE(planned.code == 0);
   const Answer simulated = ask({"simulate", plan, "-q"});
@@ -456,8 +416,8 @@ TEST_CASE("what plan and simulate say of many devices is as short as of few") {
 TEST_CASE("the report says which stages recompute, and of plans that keep everything nothing") {
   const auto report = [](const char* recompute) {
     const Answer answer =
-        ask({"plan", model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default", "--devices",
-             "2", "--planner", "sequential", "--stages", "2", "--recompute", recompute, "-q"});
+        ask({"plan", example_model("gpt2_like"), "--loss", "cross_entropy:logits,labels", "--cluster", "default",
+             "--devices", "2", "--planner", "sequential", "--stages", "2", "--recompute", recompute, "-q"});
     CHECK(answer.code == 0);
     return answer.out;
   };

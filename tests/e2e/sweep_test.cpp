@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -84,6 +85,32 @@ TEST_CASE("a sweep has a row for each combination, with the numbers of `plan`") 
   // Lines are told apart without colours.
   CHECK(svg.find("stroke-dasharray=\"none\"") != std::string::npos);
   CHECK(svg.find("stroke-dasharray=\"7 3\"") != std::string::npos);
+}
+
+TEST_CASE("models, batches, micro-batches, policies, memory and links are axes as all flags of `plan` are") {
+  const std::vector<std::string> axes{"model", "batch", "micro-batch", "policy", "memory", "bandwidth"};
+  const SweepFolder folder("axes", "");
+  const std::string copy = folder.path + "/copy.onnx";
+  fs::copy_file(kModel, copy);
+  std::ofstream(folder.file())
+      << "[flags]\nloss = \"contrastive:similarity\"\ncluster = \"default\"\ndevices = 2\n[axes]\n"
+      << "model = [\"" << kModel << "\", \"" << copy << "\"]\nbatch = [8, 12]\n"
+      << "micro-batch = [2, 4]\npolicy = [\"kfkb\", \"gpipe\"]\nmemory = [1e9]\n"
+      << "bandwidth = [1e9, 1e10]\n";
+  const auto [code, said] = folder.run();
+  CAPTURE(said);
+  REQUIRE(code == 0);
+  const nlohmann::json table = folder.table();
+  CHECK(table.size() == 32);
+  std::set<double> steps;
+  for (const nlohmann::json& row : table) {
+    std::vector<std::string> words{
+        "plan", row["model"], "--loss", "contrastive:similarity", "--cluster", "default", "--devices", "2", "--json"};
+    for (size_t axis = 1; axis < axes.size(); ++axis) words.insert(words.end(), {"--" + axes[axis], row[axes[axis]]});
+    CHECK(row["simulated_step"] == nlohmann::json::parse(graphpipe_output(words))["simulated_step"]);
+    steps.insert(row["simulated_step"].get<double>());
+  }
+  CHECK(steps.size() > 4);
 }
 
 TEST_CASE("a sweep that was killed makes the missing plans alone, and what changed is made again") {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from importlib.machinery import SourceFileLoader
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -209,6 +210,23 @@ class Rows(unittest.TestCase):
             self.assertEqual((row["chain_over_simulated"], row["graph_over_simulated"], row["measured_ratio"]), (1.1, 1.1, 1.5))
 
 
+    def test_trainings_say_when_each_schedule_reaches_the_loss(self):
+        import convergence as trainings  # noqa: PLC0415  (found by what scripts/reproduce has added to the path)
+        for figure, data, updates in (("convergence", "clicks", 640), ("convergence-text", "text", 1280)):
+            with self.subTest(figure=figure), unittest.mock.patch.object(trainings, "train") as train:
+                work = trainings.WORKLOADS[data]
+                # Every schedule has the loss in its second window at the second rate, and never at the others.
+                train.side_effect = lambda _, work, policies, updates: {
+                    (policy, rate): [9.0, 0.0 if rate == work.rates[1] else 9.0] for policy in policies for rate in work.rates}
+                rows = REPRODUCE.FIGURES[figure][0](REPRODUCE.Planner(GRAPHPIPE, pathlib.Path("/nowhere"), 1))
+                self.assertEqual(train.call_args.args[1:], (work, trainings.POLICIES, updates))
+                self.assertEqual([row["policy"] for row in rows], list(trainings.POLICIES))
+                for row in rows:
+                    self.assertEqual((row["updates"], row["lr"]), (2 * trainings.WINDOW // trainings.UPDATE, work.rates[1]))
+                    self.assertAlmostEqual(row["seconds"], row["updates"] * row["update_seconds"])
+                    self.assertAlmostEqual(row["of_first"], row["seconds"] / rows[0]["seconds"])
+
+
 class Plans(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -234,6 +252,16 @@ class Plans(unittest.TestCase):
 
     def test_a_plan_takes_longer_in_line(self):
         self.assertGreater(REPRODUCE.in_line(self.planner, "candle_uno", 8), 1.02)
+
+    def test_replicas_of_a_chain_divide_micro_batches_instead(self):
+        file = self.planner.folder / "chain.json"
+        turns = self.planner.plan("candle_uno", 8, ["--planner", "piper", "--execute", "chain", "-o", file]).result()
+        parts = REPRODUCE.divided(self.planner, "candle_uno", 8, file, 128)
+        self.assertTrue(any(len(stage["devices"]) > 1 for stage in parts["stages"]))
+        for before, after in zip(turns["stages"], parts["stages"], strict=True):
+            self.assertEqual((after["nodes"], after["devices"], after["micro_batch"]), (before["nodes"], before["devices"], 128))
+        self.assertEqual({stage["replica_mode"] for stage in json.loads((file.parent / "divided.json").read_text())["stages"]}, {"split"})
+        self.assertEqual(parts["execute"], "chain")
 
     def test_auto_is_not_behind_itself_with_a_micro_batch_or_stages_fixed(self):
         # Sizes that are no powers of two, whose plans the closed form takes for longer than they are.
