@@ -200,7 +200,7 @@ TEST_CASE("simulate says what batches take that follow each other, as plan does"
   const nlohmann::json simulated = ask({"simulate", file, "--json", "-q"}).object();
   CHECK(simulated["steady_step"] == planned["steady_step"]);
   CHECK(simulated["steady_update"] == planned["steady_update"]);
-  CHECK(holds(ask({"simulate", file}).out, "each batch"));
+  CHECK(holds(ask({"simulate", file}).out, "where batches follow each other"));
   std::filesystem::remove(file);
 }
 

@@ -92,11 +92,11 @@ TEST_CASE("models, batches, micro-batches, policies, memory and links are axes a
   const SweepFolder folder("axes", "");
   const std::string copy = folder.path + "/copy.onnx";
   fs::copy_file(kModel, copy);
-  std::ofstream(folder.file())
-      << "[flags]\nloss = \"contrastive:similarity\"\ncluster = \"default\"\ndevices = 2\n[axes]\n"
-      << "model = [\"" << kModel << "\", \"" << copy << "\"]\nbatch = [8, 12]\n"
-      << "micro-batch = [2, 4]\npolicy = [\"kfkb\", \"gpipe\"]\nmemory = [1e9]\n"
-      << "bandwidth = [1e9, 1e10]\n";
+  std::ofstream(folder.file()) << "[flags]\nloss = \"contrastive:similarity\"\ncluster = \"default\"\ndevices = "
+                                  "2\ncontrastive = \"micro-batch\"\n[axes]\n"
+                               << "model = [\"" << kModel << "\", \"" << copy << "\"]\nbatch = [8, 12]\n"
+                               << "micro-batch = [2, 4]\npolicy = [\"kfkb\", \"gpipe\"]\nmemory = [1e9]\n"
+                               << "bandwidth = [1e9, 1e10]\n";
   const auto [code, said] = folder.run();
   CAPTURE(said);
   REQUIRE(code == 0);
@@ -104,8 +104,9 @@ TEST_CASE("models, batches, micro-batches, policies, memory and links are axes a
   CHECK(table.size() == 32);
   std::set<double> steps;
   for (const nlohmann::json& row : table) {
-    std::vector<std::string> words{
-        "plan", row["model"], "--loss", "contrastive:similarity", "--cluster", "default", "--devices", "2", "--json"};
+    std::vector<std::string> words{"plan",      row["model"], "--loss",        "contrastive:similarity",
+                                   "--cluster", "default",    "--devices",     "2",
+                                   "--json",    "--quiet",    "--contrastive", "micro-batch"};
     for (size_t axis = 1; axis < axes.size(); ++axis) words.insert(words.end(), {"--" + axes[axis], row[axes[axis]]});
     CHECK(row["simulated_step"] == nlohmann::json::parse(graphpipe_output(words))["simulated_step"]);
     steps.insert(row["simulated_step"].get<double>());
