@@ -77,7 +77,7 @@ class FunctionWriter {
     if (write_accumulating_node(index)) return;
     std::vector<ValueId> made = step.zero.valid()           ? write_zero(step)
                                 : step.only_operand.valid() ? write_passing_on(step)
-                                                            : write_node(step.node);
+                                                            : write_node(step.node, lifetimes_.overwrites_input(index));
     for (const Accumulation* sum : lifetimes_.sums_of(made)) write_accumulation(*sum);
     for (const Store& store : options_.stores)
       if (!store.condition.empty() && std::ranges::find(made, store.value) != made.end())
@@ -110,12 +110,13 @@ class FunctionWriter {
     return {step.zero};
   }
 
-  std::vector<ValueId> write_node(NodeId id) {
+  std::vector<ValueId> write_node(NodeId id, bool in_place) {
     const Node& node = graph_.node(id);
     const ops::OpDef* entry = ops::find_op(node.op);
     GP_CHECK(entry != nullptr && entry->emit != nullptr);
     NodeEmitter emitter(graph_, id, options_.weight_index, param_of_, naming_, headers_);
-    entry->emit(emitter);
+    if (in_place) entry->emit_in_place(emitter);
+    else entry->emit(emitter);
     write_lines(emitter, id);
     std::vector<ValueId> made;
     for (size_t i = 0; i < node.outputs.size(); ++i)

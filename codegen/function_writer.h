@@ -64,6 +64,9 @@ struct FunctionOptions {
   std::vector<Place> clears;
   /// Position in StageArguments::weights of each parameter that the steps read.
   std::map<ir::ParamId, size_t> weight_index;
+  /// The nodes whose results take the places of their first operands (overwriting_nodes), of the whole function where
+  /// this is a part of one. Null: they are found here.
+  const IdSet<ir::NodeId>* overwriting = nullptr;
   /// If set, the function of this phase measures the time of each step (runtime/profiling/marks.h).
   MarkTable* marks = nullptr;
   ir::Phase phase = ir::Phase::kForward;

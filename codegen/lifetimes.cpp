@@ -8,6 +8,8 @@
 namespace graphpipe::codegen {
 namespace {
 
+using ir::ValueId;
+
 constexpr size_t kNever = static_cast<size_t>(-1);
 
 }  // namespace
@@ -20,11 +22,52 @@ Lifetimes::Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const 
       last_use_(graph.value_count(), kNever) {
   for (size_t i = 0; i < steps.size(); ++i)
     for (ir::ValueId input : inputs_of(steps[i])) last_use_[input] = i;
-  for (const Store& store : options.stores)
+  for (const Store& store : options.stores) {
+    ever_stored_.insert(store.value);
     if (store.condition.empty()) stored_.insert(store.value);
+  }
   for (const Load& load : options.loads)
     if (!load.take) borrowed_.insert(load.value);
   for (const Accumulation& sum : options.accumulations) sums_[sum.value].push_back(&sum);
+  if (options.overwriting == nullptr) find_shared();
+}
+
+void Lifetimes::find_shared() {
+  for (const ValueId value : graph_.value_ids())
+    if (!graph_.value(value).producer.valid()) shared_.insert(value);
+  for (const ir::NodeId id : graph_.node_ids()) {
+    const ir::Node& node = graph_.node(id);
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry != nullptr && entry->owns_outputs != nullptr && entry->owns_outputs(ops::NodeView(graph_, node)))
+      continue;
+    for (const ValueId value : node.inputs)
+      if (value.valid()) shared_.insert(value);
+    for (const ValueId value : node.outputs) shared_.insert(value);
+  }
+  for (const Load& load : options_.loads) shared_.insert(load.value);
+  for (const Step& step : steps_)  // the sum is its operand, or zeros
+    if (step.only_operand.valid()) {
+      shared_.insert(step.only_operand);
+      for (const ValueId value : graph_.node(step.node).outputs) shared_.insert(value);
+    }
+}
+
+bool Lifetimes::overwrites_input(size_t index) const {
+  const Step& step = steps_[index];
+  if (step.zero.valid() || step.only_operand.valid()) return false;
+  return options_.overwriting == nullptr ? may_overwrite_input(index) : options_.overwriting->contains(step.node);
+}
+
+bool Lifetimes::may_overwrite_input(size_t index) const {
+  const Step& step = steps_[index];
+  const ir::Node& node = graph_.node(step.node);
+  const ops::OpDef* entry = ops::find_op(node.op);
+  if (entry == nullptr || entry->emit_in_place == nullptr) return false;
+  const ValueId input = node.inputs.front(), output = node.outputs.front();
+  return last_use_[input] == index && std::ranges::count(node.inputs, input) == 1 && !shared_.contains(input) &&
+         !ever_stored_.contains(input) && !borrowed_.contains(input) && !sums_.contains(input) &&
+         !sums_.contains(output) &&  // which the sum takes over only if nothing else holds it
+         graph_.value(input).type == graph_.value(output).type;
 }
 
 std::vector<const Accumulation*> Lifetimes::sums_of(const std::vector<ir::ValueId>& made) const {
@@ -78,6 +121,15 @@ bool Lifetimes::all_add_rows(const Place& sum) const {
     const ir::NodeId maker = graph_.value(other.value).producer;
     return maker.valid() && ops::find_op(graph_.node(maker).op)->adds_rows;
   });
+}
+
+IdSet<ir::NodeId> overwriting_nodes(const ir::Graph& graph, std::span<const Step> steps,
+                                    const FunctionOptions& options) {
+  const Lifetimes lifetimes(graph, steps, options);
+  IdSet<ir::NodeId> nodes;
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (lifetimes.overwrites_input(i)) nodes.insert(steps[i].node);
+  return nodes;
 }
 
 }  // namespace graphpipe::codegen

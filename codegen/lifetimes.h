@@ -26,17 +26,30 @@ class Lifetimes {
   /// If step `index` only produces a share of a gradient, and its entry adds that to the sum without an intermediate
   /// tensor: the sum. Otherwise null.
   const Accumulation* added_in_place(size_t index) const;
+  /// Whether step `index` computes its result in the memory of its input 0, which nothing reads afterwards.
+  bool overwrites_input(size_t index) const;
 
  private:
   bool all_add_rows(const Place& sum) const;
+  void find_shared();
+  bool may_overwrite_input(size_t index) const;
 
   const ir::Graph& graph_;
   std::span<const Step> steps_;
   const FunctionOptions& options_;
   IdMap<ir::ValueId, ir::ParamId> param_of_;
   IdMap<ir::ValueId, size_t> last_use_;
-  IdSet<ir::ValueId> stored_, borrowed_;
+  /// With and without a condition; those without.
+  IdSet<ir::ValueId> ever_stored_, stored_;
+  IdSet<ir::ValueId> borrowed_;
+  /// Values whose memory something else may hold: what the function loads, a view.
+  IdSet<ir::ValueId> shared_;
   std::map<ir::ValueId, std::vector<const Accumulation*>> sums_;
 };
+
+/// The nodes whose results take the places of their first operands. A function that is written in parts asks for them
+/// as a whole: a value that one part hands on to another may also be stored.
+IdSet<ir::NodeId> overwriting_nodes(const ir::Graph& graph, std::span<const Step> steps,
+                                    const FunctionOptions& options);
 
 }  // namespace graphpipe::codegen

@@ -171,7 +171,7 @@ class ItemWalk {
       if (!gradient) gradient = first_sum(step.node, sum->value);
       state_.heap.note(scratch_of(step.node) + share);
     } else {
-      made = make_outputs(step);
+      made = lifetimes.overwrites_input(index) ? overwrite_input(step) : make_outputs(step);
       for (const Accumulation* sum : lifetimes.sums_of(made)) add_share(*sum);
     }
     for (const ValueId value : lifetimes.ended(index, made)) put(values_[value], std::nullopt);
@@ -189,6 +189,15 @@ class ItemWalk {
     const Tensor sum = state_.heap.make(rows, contiguous(sizes));
     other_rows_ += tables_.emplace(sum.storage, Bytes(whole)).second ? whole - rows : 0;
     return sum;
+  }
+
+  std::vector<ValueId> overwrite_input(const Step& step) {
+    const ir::Node& node = graph_.node(step.node);
+    const Tensor input = tensor_of(node.inputs.front());
+    state_.heap.take(input);
+    values_[node.outputs.front()] = input;
+    state_.heap.note();
+    return {node.outputs.front()};
   }
 
   std::vector<ValueId> make_outputs(const Step& step) {

@@ -6,6 +6,8 @@
 
 #include "codegen/autograd_oracle.h"
 #include "codegen/last_shares.h"
+#include "codegen/lifetimes.h"
+#include "codegen/lifetimes.h"
 #include "codegen/split_function.h"
 #include "codegen/table_text.h"
 #include "ops/op_def.h"
@@ -85,6 +87,7 @@ class StageWriter {
 
   void write_phase(const Graph& graph, const std::string& name, const std::vector<Step>& steps,
                    const FunctionPlaces& places) {
+    find_overwriting(graph, steps, places);
     const std::vector<PartRange> ranges = part_ranges(graph, steps, kMaxOpsPerFile);
     const SplitFunction split = split_function(graph, steps, places, ranges);
     declare(name, kArguments);
@@ -106,6 +109,17 @@ class StageWriter {
       includes += text("#include \"", kBlocksFolder, "/functions.h\"\n");
     add_file(name + ".cpp",
              file_text(includes, tables + text("void ", name, "(", kArguments, ") {\n", handed_on, calls, "}\n")));
+  }
+
+  /// None where LibTorch's autograd goes through the forward: it keeps operands.
+  void find_overwriting(const Graph& graph, const std::vector<Step>& steps, const FunctionPlaces& places) {
+    overwriting_ = {};
+    if (cut_.by_autograd) return;
+    FunctionOptions options;
+    options.loads = places.loads;
+    options.stores = places.stores;
+    options.accumulations = accumulations_;
+    overwriting_ = overwriting_nodes(graph, steps, options);
   }
 
   std::string file_text(std::string_view includes, std::string_view body) const {
@@ -159,6 +173,7 @@ class StageWriter {
     options.clears = part.clears;
     options.weight_index = weight_index_;
     options.accumulations = accumulations_;
+    options.overwriting = &overwriting_;
     options.marks = marks_;
     options.phase = phase_;
     options.naming = naming;
@@ -190,6 +205,7 @@ class StageWriter {
   ir::Phase phase_ = ir::Phase::kForward;  // of the function that is being written
   std::map<ParamId, size_t> weight_index_;
   std::vector<Accumulation> accumulations_;
+  IdSet<ir::NodeId> overwriting_;  // of the function that is being written
   std::string declarations_;
   std::vector<SourceFile> files_;
 };

@@ -221,6 +221,8 @@ void emit_folded(Emitter& emitter, std::string_view function) {
 void emit_max(Emitter& emitter) { emit_folded(emitter, "maximum"); }
 void emit_min(Emitter& emitter) { emit_folded(emitter, "minimum"); }
 void emit_sum(Emitter& emitter) { emit_folded(emitter, "add"); }
+void emit_sum_in_place(Emitter& emitter) { emitter.assign(0, folded(emitter, "add_"), kTensorHeader); }
+bool has_several_inputs(const NodeView& node) { return node.input_count() > 1; }
 void emit_mean(Emitter& emitter) {
   const auto count = static_cast<double>(emitter.node().input_count());
   emitter.assign(0, text("at::div(", folded(emitter, "add"), ", ", number(count), ")"), "ATen/ops/div.h");
@@ -297,6 +299,8 @@ std::vector<OpDef> arithmetic_rows() {
        .work = one_flop_per_element,
        .gradient = add_gradient,
        .emit = emit_as<"at::add($0, $1)", "ATen/ops/add.h">,
+       .emit_in_place = emit_as<"$0.add_($1)", "ATen/core/Tensor.h">,
+       .owns_outputs = always,
        .dependence = Dependence::kElement,
        .sample_sum = as_terms,
        .examples = with_integers(broadcast_examples(normal))},
@@ -305,6 +309,8 @@ std::vector<OpDef> arithmetic_rows() {
        .work = one_flop_per_element,
        .gradient = sub_gradient,
        .emit = emit_as<"at::sub($0, $1)", "ATen/ops/sub.h">,
+       .emit_in_place = emit_as<"$0.sub_($1)", "ATen/core/Tensor.h">,
+       .owns_outputs = always,
        .dependence = Dependence::kElement,
        .sample_sum = as_terms,
        .examples = with_integers(broadcast_examples(normal))},
@@ -314,6 +320,8 @@ std::vector<OpDef> arithmetic_rows() {
        .work = one_flop_per_element,
        .gradient = mul_gradient,
        .emit = emit_as<"at::mul($0, $1)", "ATen/ops/mul.h">,
+       .emit_in_place = emit_as<"$0.mul_($1)", "ATen/core/Tensor.h">,
+       .owns_outputs = always,
        .dependence = Dependence::kElement,
        .sample_sum = as_factor,
        .examples = with_integers(broadcast_examples(normal))},
@@ -400,6 +408,8 @@ std::vector<OpDef> variadic_rows() {
        .work = flop_per_input,
        .gradient = add_gradient,
        .emit = emit_sum,
+       .emit_in_place = emit_sum_in_place,
+       .owns_outputs = has_several_inputs,
        .dependence = Dependence::kElement,
        .sample_sum = as_terms,
        .examples = variadic_examples()},

@@ -133,6 +133,7 @@ std::span<const OpDef> linear_ops() {
        .product = linear_product,
        .gradient = linear_gradient,
        .emit = emit_linear,
+       .owns_outputs = always,
        .features = FeatureAxis::kLast,
        .examples = {{.inputs = {normal({kB, 4}), weight(normal({3, 4})), weight(normal({3}))},
                      .attributes = transposed_weight(true)},
@@ -145,6 +146,7 @@ std::span<const OpDef> linear_ops() {
        .work = linear_work,
        .product = linear_grad_input_product,
        .emit = emit_linear_grad_input,
+       .owns_outputs = always,
        .examples = {{.inputs = {normal({kB, 2, 3}), weight(normal({3, 4}))}, .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 3}), weight(normal({4, 3}))}, .attributes = transposed_weight(false)}}},
       {.name = "LinearGradWeight",
@@ -152,6 +154,7 @@ std::span<const OpDef> linear_ops() {
        .work = linear_grad_weight_work,
        .product = linear_grad_weight_product,
        .emit = emit_linear_grad_weight,
+       .owns_outputs = always,
        .accumulate = accumulate_linear_grad_weight,
        .examples = {{.inputs = {normal({kB, 2, 4}), normal({kB, 2, 3})}, .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 4}), normal({kB, 3})}, .attributes = transposed_weight(false)}}}};

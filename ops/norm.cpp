@@ -207,6 +207,7 @@ std::vector<OpDef> layer_norm_rows() {
            .work = norm_work,
            .gradient = layer_norm_gradient,
            .emit = emit_layer_norm,
+           .owns_outputs = always,
            .features = FeatureAxis::kLast,
            .roles = {ParameterRole::kConstant, ParameterRole::kScale, ParameterRole::kBias},
            .default_axis = -1,
@@ -215,11 +216,13 @@ std::vector<OpDef> layer_norm_rows() {
            .infer = infer_layer_norm_grad_input,
            .work = norm_gradient_work,
            .emit = emit_layer_norm_grad_input,
+           .owns_outputs = always,
            .examples = {{.inputs = layer_norm_gradient_inputs()}}},
           {.name = "LayerNormalizationGradWeight",
            .infer = infer_layer_norm_grad_weight,
            .work = norm_gradient_work,
            .emit = emit_layer_norm_grad_weight,
+           .owns_outputs = always,
            .examples = {{.inputs = layer_norm_gradient_inputs(),
                          .attributes = {{"gives_scale", int64_t{1}}, {"gives_bias", int64_t{1}}},
                          .outputs = 2}}}};
@@ -232,6 +235,7 @@ std::vector<OpDef> rms_norm_rows() {
            .work = rms_norm_work,
            .gradient = rms_norm_gradient,
            .emit = emit_rms_norm,
+           .owns_outputs = always,
            .roles = {ParameterRole::kConstant, ParameterRole::kScale},
            .default_axis = -1,
            .examples = {{.inputs = {normal({kB, 3, 4}), weight(normal({4}))}, .outputs = 2},
@@ -242,11 +246,13 @@ std::vector<OpDef> rms_norm_rows() {
            .infer = infer_like_x,
            .work = rms_norm_gradient_work,
            .emit = emit_rms_norm_grad_input,
+           .owns_outputs = always,
            .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1}), weight(normal({4}))}}}},
           {.name = "RMSNormalizationGradScale",
            .infer = infer_like_x,
            .work = rms_norm_gradient_work,
            .emit = emit_rms_norm_grad_scale,
+           .owns_outputs = always,
            .examples = {{.inputs = {normal({kB, 4}), normal({kB, 4}), positive({kB, 1})}}}}};
 }
 

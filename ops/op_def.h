@@ -188,6 +188,12 @@ struct OpDef {
   /// Null for ops without a derivative (integers, comparisons): gradients stop here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;
+  /// Replaces `emit` where nothing reads input 0 afterwards, whose memory is its own and which has the type of output 0:
+  /// the result takes its place, with the bits and the strides that `emit` gives. Null: the kernel makes new memory.
+  void (*emit_in_place)(Emitter&) = nullptr;
+  /// Whether `emit` gives each output memory of its own, which no input and no other output shares, and keeps no
+  /// reference to an input. Null: not known.
+  bool (*owns_outputs)(const NodeView&) = nullptr;
   /// Replaces `emit` if output 0 is a share of a parameter's gradient and nothing else reads it: statements that add
   /// the share to the tensor that the expression `place` names, undefined before the first share. Null: codegen emits
   /// the node and adds its output.

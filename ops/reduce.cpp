@@ -158,6 +158,11 @@ void emit_reduce(Emitter& emitter) {
   assign_pattern(emitter, pattern, row.header);
 }
 
+bool reduces_an_axis(const NodeView& node) {
+  const auto axes = reduced_axes(node, node.input(0).type.shape.size());
+  return axes.ok() && !axes->empty();
+}
+
 /// Number of elements behind one output element, as C++ of type double.
 std::string count_text(const Emitter& emitter, const ir::Shape& shape, const std::vector<int>& axes) {
   ir::Dim count;
@@ -290,6 +295,7 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
                 .temporaries = row.name == "ReduceLogSumExp" ? 1.25 : temporaries_of(row.pattern),
                 .gradient = reduce_gradient,
                 .emit = emit_reduce,
+                .owns_outputs = reduces_an_axis,
                 .examples = examples_of(row.fill)};
   if (row.takes_integers) {
     forward.examples.push_back({.inputs = {integers({kB, 5}, -9, 10)}, .attributes = over({1}, 1)});

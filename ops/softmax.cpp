@@ -130,6 +130,7 @@ std::vector<OpDef> softmax_rows() {
            .work = softmax_work,
            .gradient = softmax_gradient,
            .emit = emit_softmax,
+           .owns_outputs = always,
            .dependence = Dependence::kAlongAxis,
            .default_axis = -1,
            .examples = softmax_examples()},
@@ -137,6 +138,7 @@ std::vector<OpDef> softmax_rows() {
            .infer = infer_softmax_gradient,
            .work = softmax_gradient_work,
            .emit = emit_softmax_gradient,
+           .owns_outputs = always,
            .examples = softmax_gradient_examples()},
           {.name = "LogSoftmax",
            .precision = Precision::kFloat32,
@@ -144,6 +146,7 @@ std::vector<OpDef> softmax_rows() {
            .work = softmax_work,
            .gradient = softmax_gradient,
            .emit = emit_softmax,
+           .owns_outputs = always,
            .dependence = Dependence::kAlongAxis,
            .default_axis = -1,
            .examples = softmax_examples()},
@@ -151,6 +154,7 @@ std::vector<OpDef> softmax_rows() {
            .infer = infer_softmax_gradient,
            .work = softmax_gradient_work,
            .emit = emit_softmax_gradient,
+           .owns_outputs = always,
            .examples = softmax_gradient_examples()}};
 }
 
@@ -160,6 +164,7 @@ std::vector<OpDef> activation_rows() {
            .work = gelu_work,
            .gradient = gelu_gradient,
            .emit = emit_gelu,
+           .owns_outputs = always,
            .dependence = Dependence::kElement,
            .examples = {{.inputs = {normal({kB, 6})}},
                         {.inputs = {normal({kB, 6})}, .attributes = {{"approximate", std::string("tanh")}}}}},
@@ -167,6 +172,7 @@ std::vector<OpDef> activation_rows() {
            .infer = infer_gelu,
            .work = gelu_work,
            .emit = emit_gelu_gradient,
+           .owns_outputs = always,
            .examples = {{.inputs = {normal({kB, 6}), normal({kB, 6})}}}},
           {.name = "PRelu",
            .infer = infer_prelu,

@@ -36,6 +36,9 @@ struct UnaryRow {
   std::string_view gradient_header = {};
   Fill fill = Fill::kNormal;
   std::vector<Default> attributes = {};
+  /// The same in the memory of $0, where that is worth a kernel's pass less.
+  std::string_view in_place = {};
+  std::string_view gradient_in_place = {};
 };
 
 constexpr std::string_view kDiv = "ATen/ops/div.h";
@@ -74,20 +77,60 @@ const std::vector<UnaryRow>& table() {
       // 2 / sqrt(pi)
       {"Erf", "at::erf($0)", "ATen/ops/erf.h", 10, "ErfGrad", kInput,
        "$1.square().neg_().exp_().mul_(1.1283791670955126).mul_($0)", kTensorHeader},
-      {"Tanh", "at::tanh($0)", "ATen/ops/tanh.h", 10, "TanhGrad", kOutput, "at::tanh_backward($0, $1)",
-       "ATen/ops/tanh_backward.h"},
-      {"Sigmoid", "at::sigmoid($0)", "ATen/ops/sigmoid.h", 10, "SigmoidGrad", kOutput, "at::sigmoid_backward($0, $1)",
-       "ATen/ops/sigmoid_backward.h"},
-      {"Silu", "at::silu($0)", "ATen/ops/silu.h", 11, "SiluGrad", kInput, "at::silu_backward($0, $1)",
-       "ATen/ops/silu_backward.h"},
+      {"Tanh",
+       "at::tanh($0)",
+       "ATen/ops/tanh.h",
+       10,
+       "TanhGrad",
+       kOutput,
+       "at::tanh_backward($0, $1)",
+       "ATen/ops/tanh_backward.h",
+       Fill::kNormal,
+       {},
+       "at::tanh_($0)",
+       "at::tanh_backward_out($0, $0, $1)"},
+      {"Sigmoid",
+       "at::sigmoid($0)",
+       "ATen/ops/sigmoid.h",
+       10,
+       "SigmoidGrad",
+       kOutput,
+       "at::sigmoid_backward($0, $1)",
+       "ATen/ops/sigmoid_backward.h",
+       Fill::kNormal,
+       {},
+       "at::sigmoid_($0)",
+       "at::sigmoid_backward_out($0, $0, $1)"},
+      {"Silu",
+       "at::silu($0)",
+       "ATen/ops/silu.h",
+       11,
+       "SiluGrad",
+       kInput,
+       "at::silu_backward($0, $1)",
+       "ATen/ops/silu_backward.h",
+       Fill::kNormal,
+       {},
+       "at::silu_($0)",
+       "at::silu_backward_out($0, $0, $1)"},
       {"Softplus", "at::softplus($0)", "ATen/ops/softplus.h", 20, "SoftplusGrad", kInput,
        "at::softplus_backward($0, $1, 1.0, 20.0)", "ATen/ops/softplus_backward.h"},
       {"Softsign", "at::div($0, $0.abs().add_(1.0))", kDiv, 3, "SoftsignGrad", kInput,
        "at::div($0, $1.abs().add_(1.0).square_())", kDiv},
       {"Mish", "at::mish($0)", "ATen/ops/mish.h", 30, "MishGrad", kInput, "at::mish_backward($0, $1)",
        "ATen/ops/mish_backward.h"},
-      {"Relu", "at::relu($0)", "ATen/ops/relu.h", 1, "ReluGrad", kOutput, "at::threshold_backward($0, $1, 0)",
-       "ATen/ops/threshold_backward.h", Fill::kPermutation},
+      {"Relu",
+       "at::relu($0)",
+       "ATen/ops/relu.h",
+       1,
+       "ReluGrad",
+       kOutput,
+       "at::threshold_backward($0, $1, 0)",
+       "ATen/ops/threshold_backward.h",
+       Fill::kPermutation,
+       {},
+       "at::relu_($0)",
+       "at::threshold_backward_out($0, $0, $1, 0)"},
       {"LeakyRelu",
        "at::leaky_relu($0, <alpha>)",
        "ATen/ops/leaky_relu.h",
@@ -178,6 +221,11 @@ void emit_unary(Emitter& emitter) {
   assign_pattern(emitter, with_attributes(std::string(row.pattern), row, emitter.node().attributes()), row.header);
 }
 
+void emit_unary_in_place(Emitter& emitter) {
+  const UnaryRow& row = unary_row_of(emitter.node().node());
+  assign_pattern(emitter, row.in_place, row.header);
+}
+
 Status unary_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   const UnaryRow& row = unary_row_of(builder.forward().node());
@@ -191,6 +239,11 @@ void emit_unary_gradient(Emitter& emitter) {
   const UnaryRow& row = unary_row_of(emitter.node().node());
   assign_pattern(emitter, with_attributes(std::string(row.gradient_pattern), row, emitter.node().attributes()),
                  row.gradient_header);
+}
+
+void emit_unary_gradient_in_place(Emitter& emitter) {
+  const UnaryRow& row = unary_row_of(emitter.node().node());
+  assign_pattern(emitter, row.gradient_in_place, row.gradient_header);
 }
 
 bool takes_integers(std::string_view name) { return name == "Abs" || name == "Neg" || name == "Sign"; }
@@ -242,6 +295,8 @@ OpDef forward_row(const UnaryRow& row) {
             .work = unary_work,
             .temporaries = temporaries_of(row.pattern),
             .emit = emit_unary,
+            .emit_in_place = row.in_place.empty() ? nullptr : emit_unary_in_place,
+            .owns_outputs = always,
             .dependence = Dependence::kElement};
   if (!row.gradient_name.empty()) def.gradient = unary_gradient;
   if (row.name == "Neg") {
@@ -257,7 +312,9 @@ OpDef gradient_row(const UnaryRow& row) {
             .infer = infer_unary_gradient,
             .work = unary_work,
             .temporaries = temporaries_of(row.gradient_pattern),
-            .emit = emit_unary_gradient};
+            .emit = emit_unary_gradient,
+            .emit_in_place = row.gradient_in_place.empty() ? nullptr : emit_unary_gradient_in_place,
+            .owns_outputs = always};
   for (Example example : examples_of(row)) {
     example.inputs.insert(example.inputs.begin(), normal({kB, 3, 4}));
     def.examples.push_back(std::move(example));

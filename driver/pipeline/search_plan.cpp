@@ -10,6 +10,7 @@
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/closest_plan.h"
 #include "driver/report/search_line.h"
+#include "partitioner/batch_stages.h"
 #include "partitioner/improve/plan_hill_climb.h"
 #include "partitioner/min_memory.h"
 #include "support/stopwatch.h"
@@ -238,6 +239,50 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
   return take(best);
 }
 
+/// Sizes of micro-batches that are tried on the plan that was found: as many as have so many nodes together.
+constexpr size_t kNodesToSize = 20'000;
+
+/// The size of all stages but those that work on the whole batch; nothing where they differ.
+std::optional<Samples> common_size(const ir::Assignment& assignment, const IdMap<ir::StageId, bool>& of_batch) {
+  std::optional<Samples> size;
+  for (const ir::StageId stage : ids<ir::StageId>(of_batch.size())) {
+    const Samples own = assignment.choice[stage].micro_batch;
+    if (of_batch[stage]) continue;
+    if (size && *size != own) return std::nullopt;
+    size = own;
+  }
+  return size;
+}
+
+// The same stages and devices with other micro-batches. Planners try sizes that divide the batch nearly evenly; a last
+// micro-batch that is much smaller than the others may end the pipeline sooner.
+Status scan_sizes(Pipeline& pipeline, const PlanOptions& options, const Search& search) {
+  const auto of_batch = partitioner::batch_stages(pipeline.priced, pipeline.plan.assignment);
+  const std::optional<Samples> common = common_size(pipeline.plan.assignment, of_batch);
+  if (!common) return Ok{};
+  ir::Assignment best = pipeline.plan.assignment;
+  double shortest = pipeline.built.step_seconds();
+  const auto try_size = [&](int64_t size) {
+    pipeline.plan.assignment = best;
+    for (const ir::StageId stage : ids<ir::StageId>(of_batch.size()))
+      if (!of_batch[stage]) pipeline.plan.assignment.choice[stage].micro_batch = Samples(size);
+    pipeline.plan.schedule.reset();
+    if (!derive(pipeline).ok() || pipeline.built.step_seconds() >= shortest) return;
+    shortest = pipeline.built.step_seconds();
+    best = pipeline.plan.assignment;
+  };
+  const int64_t first = ceil_div(common->count, 2), last = std::min(pipeline.plan.batch.count, 2 * common->count);
+  const int64_t stride = ceil_div(last - first + 1, static_cast<int64_t>(plans_with(kNodesToSize, pipeline)));
+  for (int64_t size = first; size <= last && !interrupted(); size += stride) {
+    if (options.time_limit > 0 && search.watch.seconds() > options.time_limit) pipeline.complete = false;
+    if (!pipeline.complete) break;
+    if (size != common->count) try_size(size);
+  }
+  pipeline.plan.assignment = std::move(best);
+  pipeline.plan.schedule.reset();
+  return derive(pipeline);
+}
+
 /// Whether the user leaves the plan to `auto` and its stages to the planner.
 bool may_climb(const PlanOptions& options) {
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
@@ -317,6 +362,8 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   if (!found.ok()) return has_no_schedule(found) ? with_lack(found, pipeline, search) : found;
   if (!search.best_fits && is_limited(1 / scheduler::kMemoryBoundSlack) && pipeline.complete && may_climb(options))
     GP_TRY_VOID(climb_by_code(pipeline, options, search));
+  if (may_climb(options) && options.micro_batch == "auto" && pipeline.complete)
+    GP_TRY_VOID(scan_sizes(pipeline, options, search));
   // What `auto` goes by, of the plan as it is in the end.
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
   if (planner != nullptr && planner->traits.asks_others) pipeline.objective.objective = pipeline.built.step_seconds();

@@ -48,6 +48,18 @@ Diagnostics check_actions(const Tables& tables, const ir::Cluster& cluster) {
   return problems;
 }
 
+/// What takes less memory and is not used up in this plan.
+std::string memory_hint(const StageGraph& graph) {
+  const auto any_stage = [&](const auto& has) {
+    return std::ranges::any_of(graph.stages, [&](const ir::Stage& stage) { return has(stage.choice); });
+  };
+  std::string hint = "use ";
+  if (any_stage([](const ir::StageChoice& choice) { return choice.micro_batch > Samples(1); }))
+    hint += "smaller micro-batches, ";
+  if (any_stage([](const ir::StageChoice& choice) { return !choice.recompute; })) hint += "recomputation, ";
+  return hint + "fewer samples in flight, or more devices";
+}
+
 Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const MemoryOptions& options) {
   Diagnostics problems;
   const std::vector<PeakMemory> peaks = peak_memory(tables, options);
@@ -61,7 +73,7 @@ Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const
         Diagnostic{.code = Code::kNoFeasiblePlan,
                    .message = text(where, " needs ", needs.count, " bytes, the device has ", has.count, ": ",
                                    (needs - has).count, " too many"),
-                   .hint = "use smaller micro-batches, recompute, fewer samples in flight, or more devices"});
+                   .hint = memory_hint(tables.graph)});
   }
   return problems;
 }

@@ -19,7 +19,6 @@ TEST_CASE("a function names tensors after values and releases them after their l
   const codegen::FunctionText function = codegen::write_whole_function(make.graph);
   CHECK(codegen::include_lines(function.headers) + "\n" + function.definition("run") ==
         R"(#include <ATen/core/Tensor.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/relu.h>
 
@@ -33,12 +32,71 @@ void run(const graphpipe::runtime::StageArguments& a) {
   [[maybe_unused]] const int64_t b = a.samples;
   const at::Tensor& v0 = slot[0];
   at::Tensor v1 = at::exp(v0);  // n0 /Exp_0: f32[b,4]
-  at::Tensor v2 = at::relu(v1);  // n1 /Relu_1: f32[b,4]
+  at::Tensor v2 = at::relu_(v1);  // n1 /Relu_1: f32[b,4]
   v1.reset();
-  at::Tensor v4 = at::add(v2, w[0]);  // n2 /Add_2: f32[b,4]
+  at::Tensor v4 = v2.add_(w[0]);  // n2 /Add_2: f32[b,4]
   slot[1] = std::move(v4);
 }
 )");
+}
+
+TEST_CASE("a result takes the place of an operand that nothing reads afterwards and whose memory is its own") {
+  GraphMaker make;
+  const auto x = make.input("x", {batch(), size(4)});
+  const auto in_place = [&] {
+    return codegen::write_whole_function(make.graph).definition("run").find("relu_(") != std::string::npos;
+  };
+  SUBCASE("an input of the function is only lent") {
+    make.output(make.node("Relu", {x}), "y");
+    CHECK_FALSE(in_place());
+  }
+  SUBCASE("what another node reads later is kept") {
+    const auto value = make.node("Exp", {x});
+    make.output(make.node("Mul", {make.node("Relu", {value}), value}), "y");
+    CHECK_FALSE(in_place());
+  }
+  SUBCASE("what another node has read is not") {
+    const auto value = make.node("Exp", {x});
+    const auto before = make.node("Tanh", {value});
+    make.output(make.node("Mul", {make.node("Relu", {value}), before}), "y");
+    CHECK(in_place());
+  }
+  SUBCASE("a view, and what has one, share their memory") {
+    const auto value = make.node("Exp", {x});
+    const auto view = make.node("Reshape", {value}, {{"shape", ir::Shape{batch(), size(2), size(2)}}});
+    make.output(make.node("Relu", {value}), "y");
+    make.output(make.node("Relu", {view}), "z");
+    CHECK_FALSE(in_place());
+  }
+  SUBCASE("an output of the function stays as it is") {
+    const auto value = make.node("Exp", {x});
+    make.output(value, "value");
+    make.output(make.node("Relu", {value}), "y");
+    CHECK_FALSE(in_place());
+  }
+  SUBCASE("a part of a function follows the whole, which may store what is handed on") {
+    const auto value = make.node("Exp", {x});
+    const auto result = make.node("Relu", {value});
+    const std::vector<codegen::Step> step = {{make.graph.value(result).producer, {}, {}}};
+    codegen::FunctionOptions options;
+    options.loads = {{value, {codegen::Place::Array::kHandedOn, 0}, true}};
+    options.stores = {{result, {codegen::Place::Array::kSlot, 1}}};
+    const IdSet<ir::NodeId> none;
+    options.overwriting = &none;
+    CHECK(codegen::write_function(make.graph, step, options).body.find("relu(") != std::string::npos);
+    IdSet<ir::NodeId> both;
+    both.insert(step.front().node);
+    options.overwriting = &both;
+    CHECK(codegen::write_function(make.graph, step, options).body.find("relu_(") != std::string::npos);
+  }
+  SUBCASE("a result of another shape needs memory of its own") {
+    const auto row = make.node("Exp", {make.weight("w", {size(4)})});
+    const std::string function = [&] {
+      make.output(make.node("Add", {row, x}), "y");
+      return codegen::write_whole_function(make.graph).definition("run");
+    }();
+    CHECK(function.find("add_(") == std::string::npos);
+  }
 }
 
 TEST_CASE("a hostile name reaches a comment only cleaned and cut") {

@@ -47,6 +47,20 @@ TEST_CASE("a reshape counts where it copies") {
     CHECK_MESSAGE(item_of(summed_rows(transposes), 2).forward.left == Bytes(0), "nobody reads on");
 }
 
+TEST_CASE("a result in the place of its operand takes no memory") {
+  const auto peak = [](const std::string& second) {
+    GraphMaker make;
+    const auto x = make.input("x", {batch(), size(6)});
+    const ir::Attributes last = {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}};
+    const auto value = make.node(second, {make.node("Exp", {x})});
+    make.output(make.node("ReduceSum", {make.node("Add", {value, x})}, last), "y");
+    return item_of(make.graph, 2).forward.peak;
+  };
+  const int64_t row = 2 * 6 * 4;
+  CHECK(peak("Relu") == Bytes(2 * row));  // the input, and one for all that is computed
+  CHECK(peak("Log") == Bytes(3 * row));   // which makes a tensor of its own
+}
+
 TEST_CASE("a slice is a view, and a copy where it turns rows round") {
   const auto sliced = [](int64_t start, int64_t end, int64_t step) {
     GraphMaker make;

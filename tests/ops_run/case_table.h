@@ -48,6 +48,10 @@ struct Case {
   std::vector<Step> steps;
   /// ops::Dependence, as a number, and the value of attribute `axis`, else -1.
   int dependence = 0, axis = -1;
+  /// Whether the op says that each output has memory of its own.
+  bool owns_outputs = false;
+  /// The forward op alone, of input 0 negated into a tensor that the op overwrites. Null where it overwrites none.
+  runtime::StageFunction run_in_place = nullptr;
 };
 
 inline constexpr int64_t kCaseSamples = 5;

@@ -91,6 +91,22 @@ class CaseMaker {
     made_.name = text(row.name, "/", example);
   }
 
+  std::optional<ir::Graph> make_overwriting() {
+    if (row_.emit_in_place == nullptr) return std::nullopt;
+    ir::Node node = make_node();
+    const Result<ir::NodeId> negated =
+        passes::append_node(made_.graph, {.op = "Neg", .attributes = {}, .inputs = {node.inputs.front()}});
+    if (!negated.ok()) return std::nullopt;
+    node.inputs.front() = made_.graph.node(*negated).outputs.front();
+    const ir::ValueId input = node.inputs.front();
+    const Result<ir::NodeId> added = passes::append_node(made_.graph, std::move(node));
+    if (!added.ok()) return std::nullopt;
+    const ir::ValueId output = made_.graph.node(*added).outputs.front();
+    if (made_.graph.value(input).type != made_.graph.value(output).type) return std::nullopt;
+    add_output(output);
+    return std::move(made_.graph);
+  }
+
   OpCase make() {
     ir::Node node = make_node();
     Result<ir::NodeId> added = passes::append_node(made_.graph, std::move(node));
@@ -207,6 +223,10 @@ class CaseMaker {
 
 OpCase make_case(const ops::OpDef& row, size_t example, ir::DType floating) {
   return CaseMaker(row, example, floating).make();
+}
+
+std::optional<ir::Graph> make_overwriting_graph(const ops::OpDef& row, size_t example) {
+  return CaseMaker(row, example, ir::DType::kFloat32).make_overwriting();
 }
 
 }  // namespace graphpipe::ops_run

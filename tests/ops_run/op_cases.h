@@ -1,6 +1,7 @@
 #pragma once
 // Turns the examples of the op dictionary into small graphs with input values, forward and gradient.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,8 @@ struct OpCase {
 
 /// Floating inputs, and attributes named "to", of type f32 become `floating`.
 OpCase make_case(const ops::OpDef& row, size_t example, ir::DType floating);
+
+/// The example's node behind one that negates its input 0, which it may overwrite; none where it cannot.
+std::optional<ir::Graph> make_overwriting_graph(const ops::OpDef& row, size_t example);
 
 }  // namespace graphpipe::ops_run

@@ -197,6 +197,45 @@ TEST_CASE("beside its outputs a kernel holds no more memory than the dictionary 
   });
 }
 
+TEST_CASE("outputs that are said to have memory of their own share none") {
+  size_t count = 0;
+  for_each_case([&](const Case& each) {
+    if (!each.owns_outputs) return;
+    ++count;
+    const Tensors inputs = all_inputs(each, false);
+    const Tensors results = run(each, false, inputs);
+    const auto memory = [](const at::Tensor& tensor) { return tensor.storage().data(); };
+    for (size_t i = 0; i < each.outputs.size(); ++i) {
+      if (results[i].numel() == 0) continue;
+      for (const at::Tensor& input : inputs) CHECK(memory(results[i]) != memory(input));
+      for (size_t j = 0; j < i; ++j) CHECK(memory(results[i]) != memory(results[j]));
+    }
+  });
+  CHECK(count > 100);
+}
+
+TEST_CASE("an op that overwrites its input gives the bits and strides that it gives in new memory") {
+  size_t count = 0;
+  for_each_case([&](const Case& each) {
+    if (each.run_in_place == nullptr) return;
+    ++count;
+    Tensors inputs = all_inputs(each, false);
+    Case in_place = each;
+    in_place.run = each.run_in_place;
+    in_place.outputs.resize(1);
+    in_place.differentiated.clear();
+    // The other case has further inputs, the weights of the sum.
+    const Tensors slots(inputs.begin(), inputs.end() - static_cast<int64_t>(each.weights.size()));
+    in_place.inputs.resize(slots.size());
+    const at::Tensor found = run(in_place, false, slots).front();
+    inputs.front() = inputs.front().neg();
+    const at::Tensor expected = run(each, false, inputs).front();
+    CHECK(found.equal(expected));
+    CHECK(found.strides() == expected.strides());
+  });
+  CHECK(count > 10);
+}
+
 TEST_CASE("outputs have the values of ONNX's reference evaluator") {
   const References references = read_references(GRAPHPIPE_SOURCE_DIR "/tests/data/op_reference.txt");
   for_each_case([&](const Case& each) {

@@ -82,7 +82,19 @@ std::string steps_text(const OpCase& made) {
   return braced(steps);
 }
 
-std::string case_text(const OpCase& made, const std::string& run, const std::string& run_double) {
+bool owns_outputs(const OpCase& made) {
+  if (!made.forward.valid()) return false;
+  const ops::NodeView node(made.graph, made.graph.node(made.forward));
+  const ops::OpDef& row = *ops::find_op(node.node().op);
+  return row.owns_outputs != nullptr && row.owns_outputs(node);
+}
+
+/// The names of a case's functions.
+struct Functions {
+  std::string run = "nullptr", run_double = "nullptr", run_in_place = "nullptr";
+};
+
+std::string case_text(const OpCase& made, const Functions& functions) {
   std::vector<std::string> inputs, outputs;
   for (size_t i = 0; i < made.values.size(); ++i) {
     inputs.push_back(tensor_text(made.graph.value(made.graph.inputs()[i].value), made.values[i]));
@@ -91,10 +103,11 @@ std::string case_text(const OpCase& made, const std::string& run, const std::str
     outputs.push_back(tensor_text(made.graph.value(made.graph.outputs()[i].value), {}));
   }
   const std::string problem = made.problem.empty() ? "nullptr" : CppLiteral::encode(ModelText(made.problem)).str();
-  return text("    {\"", made.name, "\", ", problem, ", ", run, ", ", run_double, ",\n     ", braced(inputs),
-              ",\n     ", braced(outputs), ",\n     ", braced(made.weighted_outputs), ", ", braced(made.weights), ", ",
-              braced(made.differentiated), ", ", braced(made.updated), ", ", made.mixes_samples ? "true" : "false",
-              ", ", steps_text(made), ", ", made.dependence, ", ", made.axis, "},\n");
+  return text("    {\"", made.name, "\", ", problem, ", ", functions.run, ", ", functions.run_double, ",\n     ",
+              braced(inputs), ",\n     ", braced(outputs), ",\n     ", braced(made.weighted_outputs), ", ",
+              braced(made.weights), ", ", braced(made.differentiated), ", ", braced(made.updated), ", ",
+              made.mixes_samples ? "true" : "false", ", ", steps_text(made), ", ", made.dependence, ", ", made.axis,
+              ", ", owns_outputs(made) ? "true" : "false", ", ", functions.run_in_place, "},\n");
 }
 
 /// The text whose marks note memory instead of time.
@@ -124,20 +137,26 @@ std::string part_text(size_t part, size_t parts) {
   for (size_t i = part; i < examples.size(); i += parts) {
     const OpCase made = make_case(*examples[i].row, examples[i].example, ir::DType::kFloat32);
     const OpCase wide = make_case(*examples[i].row, examples[i].example, ir::DType::kFloat64);
-    std::string run = "nullptr", run_double = "nullptr";
+    Functions names;
+    if (const std::optional<ir::Graph> graph = make_overwriting_graph(*examples[i].row, examples[i].example)) {
+      names.run_in_place = text("run_in_place_", i);
+      const codegen::FunctionText function = codegen::write_whole_function(*graph);
+      headers.insert(function.headers.begin(), function.headers.end());
+      functions += function.definition(names.run_in_place) + "\n";
+    }
     if (made.problem.empty()) {
-      run = run_double = text("run_", i);
+      names.run = names.run_double = text("run_", i);
       codegen::MarkTable marks;
       const codegen::FunctionText single = codegen::write_whole_function(made.graph, &marks);
       const codegen::FunctionText twice = codegen::write_whole_function(wide.graph, &marks);
       headers.insert(single.headers.begin(), single.headers.end());
-      functions += single.definition(run) + "\n";
+      functions += single.definition(names.run) + "\n";
       if (uncommented(single.body) != uncommented(twice.body)) {
-        run_double += "_double";
-        functions += twice.definition(run_double) + "\n";
+        names.run_double += "_double";
+        functions += twice.definition(names.run_double) + "\n";
       }
     }
-    table += case_text(made, run, run_double);
+    table += case_text(made, names);
   }
   return text(
       "// Written by write_cases from the examples of ops/.\n#include <limits>\n", codegen::include_lines(headers),

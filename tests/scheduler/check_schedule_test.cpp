@@ -189,6 +189,13 @@ TEST_CASE("memory that does not fit is refused with the shortfall") {
   REQUIRE(!status.ok());
   CHECK(status.problems().front().code == Code::kNoFeasiblePlan);
   CHECK(first_message(status).find("1 too many") != std::string::npos);
+  // Micro-batches of one sample cannot be smaller.
+  CHECK(status.problems().front().hint == "use recomputation, fewer samples in flight, or more devices");
+  for (ir::Stage& stage : standalone.graph.stages) stage.choice.recompute = true;
+  standalone.cluster.devices[ir::DeviceId(0)].memory = Bytes(1);
+  const Status recomputing = check_schedule(standalone.graph, standalone.cluster, *lowered(standalone, true));
+  REQUIRE(!recomputing.ok());
+  CHECK(recomputing.problems().front().hint == "use fewer samples in flight, or more devices");
 }
 
 TEST_CASE("a boundary value that the stash holds anyway counts once") {

@@ -264,8 +264,9 @@ class Plans(unittest.TestCase):
         self.assertEqual(parts["execute"], "chain")
 
     def test_auto_is_not_behind_itself_with_a_micro_batch_or_stages_fixed(self):
-        # Sizes that are no powers of two, whose plans the closed form takes for longer than they are.
-        for devices, sizes in ((2, [52]), (4, [52])):
+        # Sizes that are no powers of two, whose plans the closed form takes for longer than they are; and one that leaves a
+        # smaller last micro-batch.
+        for devices, sizes in ((2, [52]), (4, [52, 53])):
             free = self.planner.plan("candle_uno", devices, []).result()
             flags = [["--micro-batch", size] for size in sizes] + [["--stages", len(free["stages"])]]
             for fixed, plan in [(words, self.planner.plan("candle_uno", devices, words)) for words in flags]:
