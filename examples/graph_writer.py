@@ -66,13 +66,13 @@ class GraphWriter:
         self.nodes.append(message + b"".join(field(5, attribute(*item)) for item in attributes.items()))
         return name
 
-    def weight(self, name: str, *dims: int) -> str:
+    def weight(self, name: str, *dims: int, trained: bool = True) -> str:
         length = 4 * math.prod(dims)
         message = b"".join(field(1, dim) for dim in dims) + field(2, FLOAT) + field(8, name)
         for key, value in {"location": "weights.bin", "offset": self.bytes, "length": length}.items():
             message += field(13, field(1, key) + field(2, str(value)))
         self.initializers.append(message + field(14, 1))
-        self.parameters += math.prod(dims)
+        self.parameters += math.prod(dims) if trained else 0
         self.bytes += -(-length // ALIGNMENT) * ALIGNMENT
         return name
 

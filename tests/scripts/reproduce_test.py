@@ -20,12 +20,14 @@ GRAPHPIPE = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else ROOT / "build
 sys.path.insert(0, str(ROOT / "examples"))
 sys.dont_write_bytecode = True
 import paper_models  # noqa: E402
+import published_amoebanet  # noqa: E402
 import published_models  # noqa: E402
 
 LOADER = SourceFileLoader("reproduce", str(ROOT / "scripts/reproduce"))
 REPRODUCE = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", LOADER))
 LOADER.exec_module(REPRODUCE)
-import reproduce_gpipe  # noqa: E402  (found by what scripts/reproduce has added to the path)
+import reproduce_amoebanet  # noqa: E402  (found by what scripts/reproduce has added to the path)
+import reproduce_gpipe  # noqa: E402
 
 
 def output_of(*words) -> str:
@@ -69,6 +71,72 @@ class GpipeModels(unittest.TestCase):
             self.assertLessEqual(found, most)
             self.assertGreaterEqual(found, most - most // 100)
         self.assertEqual(reproduce_gpipe.deepest(lambda layers: layers < 8, 8, 16), 0)
+
+
+class Fitting(REPRODUCE.Planner):
+    """Makes no plan: what is no wider than 400 fits 8 GiB in micro-batches of up to 8, and takes 5 s and 4 and 3 GB on its first two
+    devices. `asked` has the model, the width and the flags of every request."""
+
+    def __init__(self, folder: str):
+        super().__init__(GRAPHPIPE, pathlib.Path(folder), 1)
+        self.asked = []
+
+    def run(self, words: list) -> dict | None:
+        flags = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
+        width = int(pathlib.Path(words[2]).parent.name.split("-")[-1])
+        self.asked.append((words[2], width, flags))
+        fits = width <= 400 and int(flags["--micro-batch"]) <= 8 or int(flags["--memory"]) > 8 << 30
+        return {"simulated_step": 5.0, "peak_bytes": [4_000_000_000, 3_000_000_000]} if fits else None
+
+
+class AmoebaNets(unittest.TestCase):
+    def test_they_have_as_many_parameters_as_the_paper_and_torchgpipe_say(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            for layers, width, paper, torchgpipe in ((18, 208, 82e6, 81.5e6), (18, 416, 318e6, 319.0e6), (18, 544, 542e6, 542.7e6),
+                                                     (36, 544, 1.05e9, 1.06e9), (72, 512, 1.8e9, 1.84e9)):
+                written = published_amoebanet.write_amoebanet(layers, width, folder)
+                self.assertAlmostEqual(written / paper, 1, delta=0.01 if layers < 72 else 0.03, msg=width)
+                self.assertAlmostEqual(written, torchgpipe, delta=0.05e6 if layers == 18 else 0.005e9)
+
+    def test_all_but_running_statistics_is_trained(self):
+        with tempfile.TemporaryDirectory() as folder:
+            parameters = published_amoebanet.write_amoebanet(6, 64, pathlib.Path(folder))
+            report = json.loads(subprocess.run([GRAPHPIPE, "inspect", folder + "/model.onnx", "--json", "--quiet"],
+                                               check=True, capture_output=True, text=True).stdout)
+            self.assertEqual(report["trained_bytes"], 4 * parameters)
+            self.assertTrue(all(row["trained"] != ("running" in row["name"]) for row in report["parameters"]))
+
+    def test_sizes_that_cells_cannot_have_are_refused(self):
+        for layers, width in ((17, 208), (18, 204)):
+            with self.assertRaises(ValueError):
+                published_amoebanet.write_amoebanet(layers, width, pathlib.Path("/nowhere"))
+
+    def test_a_model_fits_where_it_has_a_plan_in_8_gib_and_takes_its_peaks_anyway(self):
+        with tempfile.TemporaryDirectory() as folder:
+            planner = Fitting(folder)
+            rows = reproduce_amoebanet.largest_models(planner)
+        self.assertEqual([row["fits"] for row in rows], [False] * 5)  # the first by its batch, the others by their width
+        self.assertEqual([row["widest"] for row in rows], [0, 400, 400, 400, 400])
+        for row in rows:
+            self.assertAlmostEqual(row["weights"], 12e-3 * row["parameters"])
+            self.assertAlmostEqual(row["weights"] + row["activations"], 7)
+            self.assertEqual(row["fullest"], 4)
+        for _, width, flags in planner.asked:
+            self.assertEqual(flags["--batch"], "128", width)
+            self.assertIn((flags["--micro-batch"], flags["--recompute"]), {("128", "never"), ("1", "always")})
+
+    def test_throughput_is_of_the_largest_micro_batch_that_fits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            planner = Fitting(folder)
+            rows = reproduce_amoebanet.throughput(planner)
+        for row in rows:
+            self.assertEqual((row["micro_batch"], row["samples_per_second"]), (8, row["micro_batches"] * 8 / 5))
+            self.assertEqual(row["ratio"], row["micro_batches"])
+        self.assertEqual([(row["micro_batches"], row["devices"]) for row in rows], [(m, d) for m in (1, 4, 32) for d in (2, 4, 8)])
+        for _, _, flags in planner.asked:
+            self.assertEqual((flags["--policy"], flags["--stages"]), ("gpipe", flags["--devices"]))
+            self.assertIn(int(flags["--batch"]) // int(flags["--micro-batch"]), (1, 4, 32))
 
 
 class Figures(unittest.TestCase):
