@@ -26,8 +26,11 @@ import published_models  # noqa: E402
 LOADER = SourceFileLoader("reproduce", str(ROOT / "scripts/reproduce"))
 REPRODUCE = importlib.util.module_from_spec(importlib.util.spec_from_loader("reproduce", LOADER))
 LOADER.exec_module(REPRODUCE)
-import reproduce_amoebanet  # noqa: E402  (found by what scripts/reproduce has added to the path)
+import reproduce_2bw  # noqa: E402  (found by what scripts/reproduce has added to the path)
+import reproduce_amoebanet  # noqa: E402
+import reproduce_dapple  # noqa: E402
 import reproduce_gpipe  # noqa: E402
+import reproduce_profiles  # noqa: E402
 
 
 def output_of(*words) -> str:
@@ -139,6 +142,89 @@ class AmoebaNets(unittest.TestCase):
             self.assertIn(int(flags["--batch"]) // int(flags["--micro-batch"]), (1, 4, 32))
 
 
+class Asked(REPRODUCE.Planner):
+    """Runs nothing: what `answer` makes of a plan's words is its report, and the words are kept."""
+
+    def __init__(self, folder: str, answer):
+        super().__init__(GRAPHPIPE, pathlib.Path(folder), 1)
+        self.asked, self.answer = [], answer
+
+    def run(self, words: list):
+        self.asked.append(words)
+        return self.answer(words)
+
+
+def flag(words: list, name: str) -> str:
+    return words[words.index(f"--{name}") + 1]
+
+
+def layers_of(words: list) -> int:
+    """Of bert-LAYERS/model.onnx."""
+    return int(pathlib.Path(words[2]).parent.name.removeprefix("bert-"))
+
+
+class DappleModels(unittest.TestCase):
+    def test_they_have_as_many_parameters_as_the_paper_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for layers, parameters in ((48, 640e6), (106, 1.4e9), (215, 2.7e9), (428, 5.5e9)):
+                written = reproduce_dapple.write_bert(layers, pathlib.Path(folder))
+                self.assertAlmostEqual(written / parameters, 1, delta=0.025, msg=layers)
+
+    def test_the_paper_s_numbers_are_ratios_to_its_first(self):
+        self.assertEqual(reproduce_dapple.papers(("dapple", "never", 16)), {"paper_ratio": 1.604, "paper_peak_bytes": 10.6e9})
+        self.assertEqual(reproduce_dapple.papers(("gpipe", "always", 8)), {"paper_ratio": None, "paper_peak_bytes": "does not fit"})
+        self.assertEqual(reproduce_dapple.papers(("gpipe", "never", 16)), {"paper_ratio": None, "paper_peak_bytes": None})
+
+    def test_rows_compare_throughput_with_gpipe_s_first_and_average_the_peaks(self):
+        def answer(words: list):
+            kept = flag(words, "policy") == "gpipe" and flag(words, "recompute") == "never"
+            if kept and flag(words, "batch") == "32":
+                return None
+            return {"simulated_step": 2.0, "peak_bytes": [4, 8]}
+        with tempfile.TemporaryDirectory() as folder:
+            planner = Asked(folder, answer)
+            rows = reproduce_dapple.memory(planner)
+        self.assertEqual([row["ratio"] for row in rows[:4]], [1.0, 2.5, 4.0, None])
+        self.assertEqual([row["peak_bytes"] for row in rows[:4]], [6.0, 6.0, 6.0, "does not fit"])
+        self.assertEqual({flag(words, "policy") for words in planner.asked}, {"gpipe", "dapple-a"})
+        for words in planner.asked:
+            self.assertEqual((flag(words, "devices"), flag(words, "optimizer"), flag(words, "dropout")), ("2", "adam", "on"))
+
+    def test_the_largest_model_is_the_deepest_that_fits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            planner = Asked(folder, lambda words: {"fits": True} if layers_of(words) <= 5 * int(flag(words, "devices")) else None)
+            rows = reproduce_dapple.largest_models(planner)
+        self.assertEqual([(row["devices"], row["layers"]) for row in rows], [(1, 5), (2, 10), (4, 20), (8, 40)])
+        for words in planner.asked:
+            self.assertEqual((flag(words, "policy"), flag(words, "recompute")), ("dapple-a", "always"))
+
+
+class TwoVersions(unittest.TestCase):
+    def test_the_model_has_as_many_parameters_as_the_paper_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            written = reproduce_2bw.write_gpt(pathlib.Path(folder))
+        head = reproduce_2bw.WIDTH * reproduce_2bw.WORDS
+        self.assertAlmostEqual((written - head) / 2.2e9, 1, delta=0.025)
+
+    def test_rows_compare_the_best_micro_batches(self):
+        def answer(words: list):
+            size, two = int(flag(words, "micro-batch")), flag(words, "policy") == "2bw"
+            if flag(words, "recompute") == "never" and not two or size > 4:
+                return None
+            return {"batch": int(flag(words, "batch")), "simulated_step": int(flag(words, "batch")) / (size * (3 if two else 2))}
+        with tempfile.TemporaryDirectory() as folder:
+            planner = Asked(folder, answer)
+            rows = reproduce_2bw.under_memory(planner)
+        self.assertEqual(len(rows), len(reproduce_2bw.CASES) * len(reproduce_2bw.SIZES))
+        for row in rows:
+            fits = row["micro_batch"] <= 4
+            self.assertEqual((row["over_gpipe"], row["best_over_best"]), (1.5 if fits else None, 1.5))
+            self.assertIsNone(row["gpipe_keeps"])
+        for words in planner.asked:
+            if flag(words, "policy") == "2bw":  # two versions are enough from as many micro-batches as stages on
+                self.assertGreaterEqual(int(flag(words, "batch")), int(flag(words, "stages")) * int(flag(words, "micro-batch")))
+
+
 class Figures(unittest.TestCase):
     def test_the_list_and_the_page_name_the_same_figures(self):
         listed = {line.split()[0] for line in output_of("--list").splitlines()}
@@ -191,6 +277,13 @@ class Figures(unittest.TestCase):
         for row in self.rows("dapple"):
             self.assertAlmostEqual(row["over_gpipe"], row["torchgpipe"] / row["dapple"], places=2)
             self.assertGreater(row["over_gpipe"], 1, row["model"])
+
+    def test_no_plan_of_pipedream_s_profiles_is_above_what_they_allow(self):
+        self.assertAlmostEqual(reproduce_profiles.work("vgg16"), 0.6725, places=3)
+        rows = self.rows("pipedream")
+        self.assertEqual([row["paper"] for row in rows], [5.28, 4.92, 1.0, 2.34])
+        for row in rows:
+            self.assertLessEqual(max(row["over_data_parallel"], row["over_data_parallel_own_terms"]), row["most"], row["model"])
 
     def test_gpipe_s_transformer_is_faster_with_more_micro_batches_and_more_devices_at_work(self):
         ratios = {(row["micro_batches"], row["devices"]): row["ratio"] for row in self.rows("gpipe-speed")}
