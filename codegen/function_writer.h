@@ -67,6 +67,8 @@ struct FunctionOptions {
   /// The nodes whose results take the places of their first operands (overwriting_nodes), of the whole function where
   /// this is a part of one. Null: they are found here.
   const IdSet<ir::NodeId>* overwriting = nullptr;
+  /// shared_values of the graph, which callers of many functions find once. Null: found here, where they are needed.
+  const IdSet<ir::ValueId>* shared = nullptr;
   /// If set, the function of this phase measures the time of each step (runtime/profiling/marks.h).
   MarkTable* marks = nullptr;
   ir::Phase phase = ir::Phase::kForward;

@@ -33,17 +33,8 @@ Lifetimes::Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const 
 }
 
 void Lifetimes::find_shared() {
-  for (const ValueId value : graph_.value_ids())
-    if (!graph_.value(value).producer.valid()) shared_.insert(value);
-  for (const ir::NodeId id : graph_.node_ids()) {
-    const ir::Node& node = graph_.node(id);
-    const ops::OpDef* entry = ops::find_op(node.op);
-    if (entry != nullptr && entry->owns_outputs != nullptr && entry->owns_outputs(ops::NodeView(graph_, node)))
-      continue;
-    for (const ValueId value : node.inputs)
-      if (value.valid()) shared_.insert(value);
-    for (const ValueId value : node.outputs) shared_.insert(value);
-  }
+  if (options_.shared == nullptr) own_shared_in_graph_ = shared_values(graph_);
+  shared_in_graph_ = options_.shared == nullptr ? &own_shared_in_graph_ : options_.shared;
   for (const Load& load : options_.loads) shared_.insert(load.value);
   for (const Step& step : steps_)  // the sum is its operand, or zeros
     if (step.only_operand.valid()) {
@@ -64,7 +55,7 @@ bool Lifetimes::may_overwrite_input(size_t index) const {
   const ops::OpDef* entry = ops::find_op(node.op);
   if (entry == nullptr || entry->emit_in_place == nullptr) return false;
   const ValueId input = node.inputs.front(), output = node.outputs.front();
-  return last_use_[input] == index && std::ranges::count(node.inputs, input) == 1 && !shared_.contains(input) &&
+  return last_use_[input] == index && std::ranges::count(node.inputs, input) == 1 && !is_shared(input) &&
          !ever_stored_.contains(input) && !borrowed_.contains(input) && !sums_.contains(input) &&
          !sums_.contains(output) &&  // which the sum takes over only if nothing else holds it
          graph_.value(input).type == graph_.value(output).type;
@@ -121,6 +112,21 @@ bool Lifetimes::all_add_rows(const Place& sum) const {
     const ir::NodeId maker = graph_.value(other.value).producer;
     return maker.valid() && ops::find_op(graph_.node(maker).op)->adds_rows;
   });
+}
+
+IdSet<ValueId> shared_values(const ir::Graph& graph) {
+  IdSet<ValueId> shared;
+  for (const ValueId value : graph.value_ids())
+    if (!graph.value(value).producer.valid()) shared.insert(value);
+  for (const ir::NodeId id : graph.node_ids()) {
+    const ir::Node& node = graph.node(id);
+    const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry != nullptr && entry->owns_outputs != nullptr && entry->owns_outputs(ops::NodeView(graph, node))) continue;
+    for (const ValueId value : node.inputs)
+      if (value.valid()) shared.insert(value);
+    for (const ValueId value : node.outputs) shared.insert(value);
+  }
+  return shared;
 }
 
 IdSet<ir::NodeId> overwriting_nodes(const ir::Graph& graph, std::span<const Step> steps,

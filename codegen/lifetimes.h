@@ -32,6 +32,7 @@ class Lifetimes {
  private:
   bool all_add_rows(const Place& sum) const;
   void find_shared();
+  bool is_shared(ir::ValueId value) const { return shared_.contains(value) || shared_in_graph_->contains(value); }
   bool may_overwrite_input(size_t index) const;
 
   const ir::Graph& graph_;
@@ -42,10 +43,14 @@ class Lifetimes {
   /// With and without a condition; those without.
   IdSet<ir::ValueId> ever_stored_, stored_;
   IdSet<ir::ValueId> borrowed_;
-  /// Values whose memory something else may hold: what the function loads, a view.
-  IdSet<ir::ValueId> shared_;
+  /// Values whose memory something else may hold: what the function loads or passes on, and shared_values.
+  IdSet<ir::ValueId> shared_, own_shared_in_graph_;
+  const IdSet<ir::ValueId>* shared_in_graph_ = nullptr;
   std::map<ir::ValueId, std::vector<const Accumulation*>> sums_;
 };
+
+/// Values that may share memory with others: views, what is viewed, and what no node makes.
+IdSet<ir::ValueId> shared_values(const ir::Graph& graph);
 
 /// The nodes whose results take the places of their first operands. A function that is written in parts asks for them
 /// as a whole: a value that one part hands on to another may also be stored.

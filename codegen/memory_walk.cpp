@@ -21,8 +21,10 @@ using ir::ValueId;
 /// Follows the tensors of one item through the functions of its stage, one after the other.
 class ItemWalk {
  public:
-  ItemWalk(const Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples)
+  ItemWalk(const Graph& graph, const IdSet<ValueId>& shared, const StageCut& cut, const SlotLayout& layout,
+           Samples samples)
       : graph_(graph),
+        shared_(shared),
         cut_(cut),
         layout_(layout),
         samples_(samples),
@@ -153,6 +155,7 @@ class ItemWalk {
     options.stores = places.stores;
     options.clears = places.clears;
     options.accumulations = accumulations_;
+    options.shared = &shared_;
     const Lifetimes lifetimes(graph_, steps, options);
     for (const Load& load : places.loads) {
       std::optional<Tensor>& slot = state_.slots[load.place.index];
@@ -343,6 +346,7 @@ class ItemWalk {
   }
 
   const Graph& graph_;
+  const IdSet<ValueId>& shared_;
   const StageCut& cut_;
   const SlotLayout& layout_;
   Samples samples_;
@@ -357,10 +361,13 @@ class ItemWalk {
 
 }  // namespace
 
-ir::ItemMemory walk_item(const Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples) {
+ir::ItemMemory walk_item(const Graph& graph, const IdSet<ValueId>& shared, const StageCut& cut,
+                         const SlotLayout& layout, Samples samples) {
   GP_CHECK(!cut.by_autograd);
-  return ItemWalk(graph, cut, layout, samples).run();
+  return ItemWalk(graph, shared, cut, layout, samples).run();
 }
+
+StageMemories::StageMemories(const Graph& graph) : graph_(&graph), shared_(shared_values(graph)) {}
 
 Result<StageMemories> StageMemories::of(const Graph& graph, const ir::PlanGraph& plan, const ir::StageGraph& stages) {
   StageMemories memories(graph);
@@ -373,7 +380,7 @@ Result<StageMemories> StageMemories::of(const Graph& graph, const ir::PlanGraph&
 
 ir::ItemMemory StageMemories::item(ir::StageId stage, Samples samples, bool joins_backward) const {
   const Cuts& cuts = joins_backward ? joined_ : apart_;
-  return walk_item(*graph_, cuts.cuts[stage], cuts.layouts[stage], samples);
+  return walk_item(*graph_, shared_, cuts.cuts[stage], cuts.layouts[stage], samples);
 }
 
 }  // namespace graphpipe::codegen

@@ -12,8 +12,9 @@
 
 namespace graphpipe::codegen {
 
-/// Needs: `cut` from cut_stages, not by autograd, and its `layout`.
-ir::ItemMemory walk_item(const ir::Graph& graph, const StageCut& cut, const SlotLayout& layout, Samples samples);
+/// Needs: `cut` from cut_stages, not by autograd, and its `layout`; shared_values(graph).
+ir::ItemMemory walk_item(const ir::Graph& graph, const IdSet<ir::ValueId>& shared, const StageCut& cut,
+                         const SlotLayout& layout, Samples samples);
 
 /// The items of all stages of a plan, whose backwards are one function (`joins_backward`) or two.
 class StageMemories {
@@ -23,7 +24,7 @@ class StageMemories {
   ir::ItemMemory item(ir::StageId stage, Samples samples, bool joins_backward) const;
 
  private:
-  explicit StageMemories(const ir::Graph& graph) : graph_(&graph) {}
+  explicit StageMemories(const ir::Graph& graph);
 
   struct Cuts {
     IdMap<ir::StageId, StageCut> cuts;
@@ -31,6 +32,7 @@ class StageMemories {
   };
 
   const ir::Graph* graph_;
+  IdSet<ir::ValueId> shared_;
   Cuts apart_, joined_;
 };
 

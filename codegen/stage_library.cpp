@@ -7,7 +7,6 @@
 #include "codegen/autograd_oracle.h"
 #include "codegen/last_shares.h"
 #include "codegen/lifetimes.h"
-#include "codegen/lifetimes.h"
 #include "codegen/split_function.h"
 #include "codegen/table_text.h"
 #include "ops/op_def.h"
@@ -42,7 +41,8 @@ class StageWriter {
         layout_(layout),
         first_line_(options.first_line),
         blocks_(blocks),
-        marks_(options.marks) {
+        marks_(options.marks),
+        shared_(shared_values(graph)) {
     if (options.tells_gradients) complete_after_ = steps_to_last_share(graph, cut);
     for (size_t i = 0; i < cut.params.size(); ++i) weight_index_.emplace(cut.params[i], i);
     for (const ir::GradientShare& share : cut.steps.shares)
@@ -119,6 +119,7 @@ class StageWriter {
     options.loads = places.loads;
     options.stores = places.stores;
     options.accumulations = accumulations_;
+    options.shared = &graph == &graph_ ? &shared_ : nullptr;  // an evaluation has other attributes
     overwriting_ = overwriting_nodes(graph, steps, options);
   }
 
@@ -205,6 +206,7 @@ class StageWriter {
   ir::Phase phase_ = ir::Phase::kForward;  // of the function that is being written
   std::map<ParamId, size_t> weight_index_;
   std::vector<Accumulation> accumulations_;
+  IdSet<ir::ValueId> shared_;
   IdSet<ir::NodeId> overwriting_;  // of the function that is being written
   std::string declarations_;
   std::vector<SourceFile> files_;

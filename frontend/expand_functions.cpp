@@ -170,7 +170,7 @@ class Expansion {
     pb::NodeProto outside = node;
     for_each_value_name(outside, [&](const std::string& name) { names.emplace(name, name); });
     names.emplace("", "");
-    const std::string front = node.output_size() > 0 ? node.output(0) + "/" : node.name() + "/";
+    const std::string front = front_of(node);
     const auto give_name = [&](std::string& name) {
       const auto [given, is_new] = names.try_emplace(name, front + name);
       if (is_new)
@@ -180,9 +180,18 @@ class Expansion {
     for (pb::NodeProto& inner : *body.mutable_node()) for_each_value_name(inner, give_name);
   }
 
+  /// The name of the call's first output, or its beginning, with a number where bodies of other calls have that.
+  std::string front_of(const pb::NodeProto& node) {
+    constexpr size_t kLongest = 100;
+    const std::string name = (node.output_size() > 0 ? node.output(0) : node.name()).substr(0, kLongest);
+    const int64_t number = ++calls_[name];
+    return number == 1 ? name + "/" : text(name, "/", number, "/");
+  }
+
   pb::ModelProto* model_;
   std::unique_ptr<pb::inliner::FunctionIdSet> operators_;
   std::unordered_set<std::string> taken_;
+  std::unordered_map<std::string, int64_t> calls_;  // by the beginning of their first outputs' names
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ void spell_out(graphpipe_onnx::NodeProto& call, const std::vector<graphpipe_onnx
 
 /// Replaces each such operator, in bodies too, by its body; in time proportional to the model. An operator whose body
 /// cannot be built stays, and lowering rejects it by name, as all do in a model that would exceed
-/// limits.expanded_nodes. Names in a body begin with the name of the call's first output. Throws std::bad_alloc.
+/// limits.expanded_nodes. Names in a body begin with the first 100 bytes of the name of the call's first output. Throws
+/// std::bad_alloc.
 void expand_schema_functions(graphpipe_onnx::ModelProto& model, const Limits& limits);
 
 }  // namespace graphpipe::frontend

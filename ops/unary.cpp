@@ -36,7 +36,7 @@ struct UnaryRow {
   std::string_view gradient_header = {};
   Fill fill = Fill::kNormal;
   std::vector<Default> attributes = {};
-  /// The same in the memory of $0, where that is worth a kernel's pass less.
+  /// The same in the memory of $0, with the strides that the pattern gives: threshold_backward's follow $1.
   std::string_view in_place = {};
   std::string_view gradient_in_place = {};
 };
@@ -129,8 +129,7 @@ const std::vector<UnaryRow>& table() {
        "ATen/ops/threshold_backward.h",
        Fill::kPermutation,
        {},
-       "at::relu_($0)",
-       "at::threshold_backward_out($0, $0, $1, 0)"},
+       "at::relu_($0)"},
       {"LeakyRelu",
        "at::leaky_relu($0, <alpha>)",
        "ATen/ops/leaky_relu.h",

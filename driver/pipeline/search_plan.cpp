@@ -241,6 +241,10 @@ Status climb_by_code(Pipeline& pipeline, const PlanOptions& options, const Searc
 
 /// Sizes of micro-batches that are tried on the plan that was found: as many as have so many nodes together.
 constexpr size_t kNodesToSize = 20'000;
+/// And as many as have about so many passes of stages over micro-batches together.
+constexpr int64_t kPassesToSize = 200'000;
+/// Of one stage, which has no pipeline that could end sooner.
+constexpr int64_t kSizesOfOneStage = 24;
 
 /// The size of all stages but those that work on the whole batch; nothing where they differ.
 std::optional<Samples> common_size(const ir::Assignment& assignment, const IdMap<ir::StageId, bool>& of_batch) {
@@ -272,12 +276,18 @@ Status scan_sizes(Pipeline& pipeline, const PlanOptions& options, const Search& 
     best = pipeline.plan.assignment;
   };
   const int64_t first = ceil_div(common->count, 2), last = std::min(pipeline.plan.batch.count, 2 * common->count);
-  const int64_t stride = ceil_div(last - first + 1, static_cast<int64_t>(plans_with(kNodesToSize, pipeline)));
+  const int64_t passes = static_cast<int64_t>(of_batch.size()) * ceil_div(pipeline.plan.batch.count, common->count);
+  const int64_t most =
+      of_batch.size() == 1 ? kSizesOfOneStage : static_cast<int64_t>(plans_with(kNodesToSize, pipeline));
+  const int64_t tried = std::max(static_cast<int64_t>(kFewestCompared), std::min(most, kPassesToSize / passes));
+  const int64_t stride = ceil_div(last - first + 1, tried);
   for (int64_t size = first; size <= last && !interrupted(); size += stride) {
     if (options.time_limit > 0 && search.watch.seconds() > options.time_limit) pipeline.complete = false;
     if (!pipeline.complete) break;
     if (size != common->count) try_size(size);
   }
+  if (stride > 1 && pipeline.complete && !interrupted()) try_size(last);
+  if (interrupted()) pipeline.complete = false;
   pipeline.plan.assignment = std::move(best);
   pipeline.plan.schedule.reset();
   return derive(pipeline);
@@ -321,6 +331,11 @@ Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::
   while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
     pipeline.plan = asked;
     found = plan_for(pipeline, options, kSlacks[tried++], search);
+  }
+  // Bounds that are further off than any seen, such as those of cells with many branches, hide plans that fit.
+  if (has_no_schedule(found) && !interrupted()) {
+    pipeline.plan = asked;
+    found = plan_for(pipeline, options, kUnlimited, search);
   }
   if (!found.ok()) return has_no_schedule(found) ? first : found;
   return search_with_more_memory(pipeline, options, asked, search, tried);

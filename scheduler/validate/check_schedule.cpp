@@ -50,13 +50,15 @@ Diagnostics check_actions(const Tables& tables, const ir::Cluster& cluster) {
 
 /// What takes less memory and is not used up in this plan.
 std::string memory_hint(const StageGraph& graph) {
-  const auto any_stage = [&](const auto& has) {
-    return std::ranges::any_of(graph.stages, [&](const ir::Stage& stage) { return has(stage.choice); });
-  };
+  // A stage that works on the whole batch has no smaller ones.
+  const bool has_samples_to_divide = std::ranges::any_of(graph.stages, [](const ir::Stage& stage) {
+    return stage.scope != ir::SampleScope::kBatch && stage.choice.micro_batch > Samples(1);
+  });
+  const bool keeps_activations = std::ranges::any_of(
+      graph.stages, [](const ir::Stage& stage) { return stage.has_backward && !stage.choice.recompute; });
   std::string hint = "use ";
-  if (any_stage([](const ir::StageChoice& choice) { return choice.micro_batch > Samples(1); }))
-    hint += "smaller micro-batches, ";
-  if (any_stage([](const ir::StageChoice& choice) { return !choice.recompute; })) hint += "recomputation, ";
+  if (has_samples_to_divide) hint += "smaller micro-batches, ";
+  if (keeps_activations) hint += "recomputation, ";
   return hint + "fewer samples in flight, or more devices";
 }
 
@@ -69,11 +71,10 @@ Diagnostics check_memory(const Tables& tables, const ir::Cluster& cluster, const
     if (needs <= has) continue;
     const std::string where =
         program.actions.empty() ? text("device ", program.device) : place_text(tables.schedule, p, peaks[p].position);
-    problems.push_back(
-        Diagnostic{.code = Code::kNoFeasiblePlan,
-                   .message = text(where, " needs ", needs.count, " bytes, the device has ", has.count, ": ",
-                                   (needs - has).count, " too many"),
-                   .hint = memory_hint(tables.graph)});
+    problems.push_back(Diagnostic{.code = Code::kNoFeasiblePlan,
+                                  .message = text(where, " needs ", needs.count, " bytes, the device has ", has.count,
+                                                  ": ", (needs - has).count, " too many"),
+                                  .hint = memory_hint(tables.graph)});
   }
   return problems;
 }

@@ -139,6 +139,16 @@ TEST_CASE("hundreds of operators with a body of their schema are expanded one by
   CHECK(expanded == count);
 }
 
+TEST_CASE("bodies of calls whose outputs have one name, as those of branches may, are named apart") {
+  std::string nodes;
+  const std::string branch = "() => (float[N,4,6] y) { y = Attention<q_num_heads = 2, kv_num_heads = 2>(x, x, x) }";
+  for (int i = 0; i < 200; ++i)
+    nodes += text("v", i, " = If(c) <then_branch = t", i, " ", branch, ", else_branch = e", i, " ", branch, "> ");
+  const auto imported =
+      import_text(text(header(23), "g (float[N,4,6] x, bool c) => (float[N,4,6] v199) { ", nodes, "}"));
+  CHECK(imported.ok());
+}
+
 TEST_CASE("the values of a schema's body have names that the model has not") {
   const auto nodes = [](const std::string& name) {
     return nodes_of(import_text(

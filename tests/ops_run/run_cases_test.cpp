@@ -219,19 +219,26 @@ TEST_CASE("an op that overwrites its input gives the bits and strides that it gi
   for_each_case([&](const Case& each) {
     if (each.run_in_place == nullptr) return;
     ++count;
-    Tensors inputs = all_inputs(each, false);
+    const Tensors inputs = all_inputs(each, false);
     Case in_place = each;
     in_place.run = each.run_in_place;
     in_place.outputs.resize(1);
     in_place.differentiated.clear();
     // The other case has further inputs, the weights of the sum.
-    const Tensors slots(inputs.begin(), inputs.end() - static_cast<int64_t>(each.weights.size()));
-    in_place.inputs.resize(slots.size());
-    const at::Tensor found = run(in_place, false, slots).front();
-    inputs.front() = inputs.front().neg();
-    const at::Tensor expected = run(each, false, inputs).front();
-    CHECK(found.equal(expected));
-    CHECK(found.strides() == expected.strides());
+    in_place.inputs.resize(inputs.size() - each.weights.size());
+    // Each operand in turn lies in memory in another order.
+    for (size_t turned = 0; turned <= in_place.inputs.size(); ++turned) {
+      Tensors given = inputs;
+      if (turned < in_place.inputs.size() && given[turned].dim() > 1)
+        given[turned] = given[turned].transpose(0, -1).contiguous().transpose(0, -1);
+      const at::Tensor found =
+          run(in_place, false, Tensors(given.begin(), given.begin() + static_cast<int64_t>(in_place.inputs.size())))
+              .front();
+      given.front() = given.front().neg();
+      const at::Tensor expected = run(each, false, given).front();
+      CHECK(found.equal(expected));
+      CHECK(found.strides() == expected.strides());
+    }
   });
   CHECK(count > 10);
 }

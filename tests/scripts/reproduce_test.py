@@ -93,6 +93,18 @@ class Fitting(REPRODUCE.Planner):
 
 
 class AmoebaNets(unittest.TestCase):
+    def test_a_plan_that_takes_half_of_what_its_bound_says_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            published_amoebanet.write_amoebanet(18, 208, pathlib.Path(name))
+            words = ["plan", name + "/model.onnx", "--loss", "cross_entropy:logits,label", "--optimizer", "adagrad", "--batchnorm",
+                     "micro-batch", "--cluster", "summit", "--devices", "1", "--stages", "1", "--planner", "equal-split", "--recompute",
+                     "never", "--batch", "24", "--micro-batch", "24", "--json", "--quiet", "--memory"]
+            plan = json.loads(subprocess.run([GRAPHPIPE, *words, "8e9"], check=True, capture_output=True, text=True).stdout)
+            self.assertLess(plan["peak_bytes"][0], 8e9)
+            refused = subprocess.run([GRAPHPIPE, *words, str(plan["peak_bytes"][0] - (1 << 20))], capture_output=True, text=True, check=False)
+            self.assertEqual(refused.returncode, REPRODUCE.NO_PLAN)
+            self.assertIn("the one that comes closest needs 1 MiB more on device 0", refused.stderr)
+
     def test_they_have_as_many_parameters_as_the_paper_and_torchgpipe_say(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
