@@ -9,8 +9,7 @@ Devices are V100s (preset summit) of 16 GiB. The schedule of DAPPLE is its polic
 import pathlib
 
 from graph_writer import FLOAT, INT64
-from published_models import ModelWriter
-from reproduce_gpipe import deepest
+from reproduce_gpipe import PlainAttention, deepest
 
 WIDTH, HEADS, TOKENS, WORDS = 1024, 16, 384, 30_522
 MICRO_BATCH = 2
@@ -19,28 +18,18 @@ BETWEEN = 25e9 / 8
 SCHEDULES = {"gpipe": "gpipe", "dapple": "dapple-a"}
 
 
-class BertWriter(ModelWriter):
-    def dropout(self, x: str) -> str:
-        return self.node("Dropout", [x, self.constant(FLOAT, [0.1])])
+class BertWriter(PlainAttention):
+    width, tokens = WIDTH, TOKENS
 
-    def attention(self, query: str, key: str, value: str, heads: int, causal: bool = False) -> str:
-        """Written out, with a dropout of its weights."""
-        size = WIDTH // heads
-
-        def split(x: str, order: list) -> str:
-            return self.node("Transpose", [self.reshape(x, 0, TOKENS, heads, size)], perm=order)
-
-        scores = self.node("MatMul", [split(query, [0, 2, 1, 3]), split(key, [0, 2, 3, 1])])
-        weights = self.node("Softmax", [self.node("Mul", [scores, self.constant(FLOAT, [size ** -0.5])])], axis=-1)
-        mixed = self.node("MatMul", [self.dropout(weights), split(value, [0, 2, 1, 3])])
-        return self.reshape(self.node("Transpose", [mixed], perm=[0, 2, 1, 3]), 0, TOKENS, WIDTH)
+    def dropped(self, weights: str) -> str:
+        return self.node("Dropout", [weights, self.constant(FLOAT, [0.1])])
 
     def layer(self, x: str, name: str) -> str:
         projected = [self.linear(x, f"{name}.{part}", WIDTH, WIDTH) for part in ("query", "key", "value")]
         mixed = self.linear(self.attention(*projected, HEADS), f"{name}.mixed", WIDTH, WIDTH)
-        x = self.norm(self.add(x, self.dropout(mixed)), f"{name}.norm1", WIDTH)
+        x = self.norm(self.add(x, self.dropped(mixed)), f"{name}.norm1", WIDTH)
         up = self.node("Gelu", [self.linear(x, f"{name}.up", WIDTH, 4 * WIDTH)])
-        return self.norm(self.add(x, self.dropout(self.linear(up, f"{name}.down", 4 * WIDTH, WIDTH))), f"{name}.norm2", WIDTH)
+        return self.norm(self.add(x, self.dropped(self.linear(up, f"{name}.down", 4 * WIDTH, WIDTH))), f"{name}.norm2", WIDTH)
 
 
 def write_bert(layers: int, folder: pathlib.Path) -> int:
@@ -49,7 +38,7 @@ def write_bert(layers: int, folder: pathlib.Path) -> int:
     looked_up = [graph.node("Gather", [graph.weight(f"{name}.weight", rows, WIDTH), graph.input(name, INT64, TOKENS)], axis=0)
                  for name, rows in (("ids", WORDS), ("segments", 2))]
     x = graph.add(graph.add(*looked_up), graph.weight("positions.weight", TOKENS, WIDTH))
-    x = graph.dropout(graph.norm(x, "norm", WIDTH))
+    x = graph.dropped(graph.norm(x, "norm", WIDTH))
     for layer in range(layers):
         x = graph.layer(x, f"layers.{layer}")
     logits = graph.node("Transpose", [graph.linear(x, "answer", WIDTH, 2)], perm=[0, 2, 1])

@@ -15,23 +15,29 @@ BATCH = 32
 MEMORY = 16 << 30
 
 
-class TransformerWriter(ModelWriter):
+class PlainAttention(ModelWriter):
+    """Attention written out and without a mask, as the papers' time has it."""
+
+    width, tokens = WIDTH, TOKENS
+
+    def dropped(self, weights: str) -> str:
+        return weights
+
     def attention(self, query: str, key: str, value: str, heads: int, causal: bool = False) -> str:
-        """Written out and without a mask, as the paper's time has it."""
-        size = WIDTH // heads
+        size = self.width // heads
 
         def split(x: str, order: list) -> str:
-            return self.node("Transpose", [self.reshape(x, 0, TOKENS, heads, size)], perm=order)
+            return self.node("Transpose", [self.reshape(x, 0, self.tokens, heads, size)], perm=order)
 
         scores = self.node("MatMul", [split(query, [0, 2, 1, 3]), split(key, [0, 2, 3, 1])])
         weights = self.node("Softmax", [self.node("Mul", [scores, self.constant(FLOAT, [size ** -0.5])])], axis=-1)
-        mixed = self.node("MatMul", [weights, split(value, [0, 2, 1, 3])])
-        return self.reshape(self.node("Transpose", [mixed], perm=[0, 2, 1, 3]), 0, TOKENS, WIDTH)
+        mixed = self.node("MatMul", [self.dropped(weights), split(value, [0, 2, 1, 3])])
+        return self.reshape(self.node("Transpose", [mixed], perm=[0, 2, 1, 3]), 0, self.tokens, self.width)
 
 
 def write_transformer(layers: int, folder: pathlib.Path) -> int:
     """Returns its parameters."""
-    graph = TransformerWriter()
+    graph = PlainAttention()
     ids = graph.input("ids", INT64, TOKENS)
     x = graph.node("Gather", [graph.weight("embedding.weight", WORDS, WIDTH), ids], axis=0)
     for layer in range(layers):

@@ -277,9 +277,9 @@ Status scan_sizes(Pipeline& pipeline, const PlanOptions& options, const Search& 
   };
   const int64_t first = ceil_div(common->count, 2), last = std::min(pipeline.plan.batch.count, 2 * common->count);
   const int64_t passes = static_cast<int64_t>(of_batch.size()) * ceil_div(pipeline.plan.batch.count, common->count);
-  const int64_t most =
+  const int64_t max_sizes =
       of_batch.size() == 1 ? kSizesOfOneStage : static_cast<int64_t>(plans_with(kNodesToSize, pipeline));
-  const int64_t tried = std::max(static_cast<int64_t>(kFewestCompared), std::min(most, kPassesToSize / passes));
+  const int64_t tried = std::max(static_cast<int64_t>(kFewestCompared), std::min(max_sizes, kPassesToSize / passes));
   const int64_t stride = ceil_div(last - first + 1, tried);
   for (int64_t size = first; size <= last && !interrupted(); size += stride) {
     if (options.time_limit > 0 && search.watch.seconds() > options.time_limit) pipeline.complete = false;
