@@ -140,7 +140,7 @@ class Expansion {
   }
 
   /// A model that has nothing but this node. The inliner infers the types of a whole model for each node that it
-  /// expands: in a model of hundreds of such nodes that would take minutes.
+  /// expands: with 415 such nodes that took longer than an import may.
   pb::ModelProto call_alone(const pb::NodeProto& node, const pb::OpSchema& schema, const Types& types) const {
     pb::ModelProto call;
     call.set_ir_version(model_->ir_version());
