@@ -17,18 +17,27 @@ IdMap<ir::StageId, std::set<int64_t>> item_sizes(const ir::Schedule& schedule, s
   return sizes;
 }
 
-void add_products(const ir::Graph& graph, const std::vector<Step>& steps, int64_t samples,
-                  std::set<wire::Product>& products) {
+struct MeasuredWork {
+  std::set<wire::Product> products;
+  std::set<wire::Convolution> convolutions;
+};
+
+void add_work(const ir::Graph& graph, const std::vector<Step>& steps, int64_t samples, MeasuredWork& work) {
   for (const Step& step : steps) {
     if (step.zero.valid() || step.only_operand.valid()) continue;
     const ir::Node& node = graph.node(step.node);
     const ops::OpDef* entry = ops::find_op(node.op);
+    if (entry == nullptr || (entry->product == nullptr && entry->convolution == nullptr)) continue;
     // For 16-bit types there is only one kernel.
-    if (entry == nullptr || entry->product == nullptr ||
-        graph.value(node.inputs.front()).type.dtype != ir::DType::kFloat32)
-      continue;
-    const wire::Product product = entry->product(ops::NodeView(graph, node), Samples(samples));
-    if (wire::is_worth_measuring(product)) products.insert(product);
+    if (graph.value(node.inputs.front()).type.dtype != ir::DType::kFloat32) continue;
+    const ops::NodeView view(graph, node);
+    if (entry->product != nullptr) {
+      const wire::Product product = entry->product(view, Samples(samples));
+      if (wire::is_worth_measuring(product)) work.products.insert(product);
+    }
+    if (entry->convolution == nullptr) continue;
+    if (const auto of = entry->convolution(view, Samples(samples)); of && wire::is_worth_measuring(*of))
+      work.convolutions.insert(*of);
   }
 }
 
@@ -37,15 +46,16 @@ void add_products(const ir::Graph& graph, const std::vector<Step>& steps, int64_
 SourceFile write_products(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                           const ir::Schedule& schedule, int threads) {
   const IdMap<ir::StageId, std::set<int64_t>> sizes = item_sizes(schedule, cuts.size());
-  std::set<wire::Product> products;
+  MeasuredWork work;
   for (const ir::StageId stage : ids<ir::StageId>(cuts.size())) {
     const StageSteps& steps = cuts[stage].steps;
     for (const int64_t samples : sizes[stage])
       for (const std::vector<Step>* each : {&steps.forward, &steps.input_gradient, &steps.weight_gradient})
-        add_products(graph, *each, samples, products);
+        add_work(graph, *each, samples, work);
   }
   wire::ProductTable table{.threads = threads};
-  for (const wire::Product& product : products) table.products.push_back({product});
+  for (const wire::Product& product : work.products) table.products.push_back({product});
+  for (const wire::Convolution& of : work.convolutions) table.convolutions.push_back({of});
   return {std::string(wire::kProductsFile), wire::print_product_table(table)};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// products.txt: the matrix products of a plan's programs whose kernels are worth measuring (wire/product_table.h).
+// products.txt: the matrix products and convolutions of a plan's programs whose kernels are worth measuring
+// (wire/product_table.h).
 
 #include "codegen/cut_stages.h"
 #include "codegen/source_file.h"

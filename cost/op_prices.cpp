@@ -21,7 +21,8 @@ ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) 
 
 FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
   FlopsPerSecond known = device.compute;
-  if (kernel == ops::Kernel::kConvolution) known = device.convolution;
+  if (kernel == ops::Kernel::kWinograd && device.winograd.count > 0) return device.winograd;
+  if (kernel == ops::Kernel::kConvolution || kernel == ops::Kernel::kWinograd) known = device.convolution;
   if (kernel == ops::Kernel::kAttention) known = device.attention;
   return known.count > 0 ? known : device.compute;
 }
@@ -34,10 +35,11 @@ ir::Device slowest_device(const ir::Cluster& cluster) {
   GP_CHECK(!cluster.devices.empty());
   ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
   for (const ir::Device& device : cluster.devices) {
-    slowest.convolution = std::min(flops_per_second(slowest, ops::Kernel::kConvolution),
-                                   flops_per_second(device, ops::Kernel::kConvolution));
-    slowest.attention =
-        std::min(flops_per_second(slowest, ops::Kernel::kAttention), flops_per_second(device, ops::Kernel::kAttention));
+    // Winograd's before that of convolutions, which it falls back to.
+    for (const auto& [rate, kernel] : {std::pair(&ir::Device::winograd, ops::Kernel::kWinograd),
+                                       std::pair(&ir::Device::convolution, ops::Kernel::kConvolution),
+                                       std::pair(&ir::Device::attention, ops::Kernel::kAttention)})
+      slowest.*rate = std::min(flops_per_second(slowest, kernel), flops_per_second(device, kernel));
     slowest.compute = std::min(slowest.compute, device.compute);
     slowest.weight_bandwidth = std::min(weight_bandwidth(slowest), weight_bandwidth(device));
     slowest.memory_bandwidth = std::min(slowest.memory_bandwidth, device.memory_bandwidth);

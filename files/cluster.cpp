@@ -30,6 +30,7 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
   need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMaxPerSecond);
   problems.need_range(path + ".convolution_flops_per_second", device.convolution_flops_per_second(), 0.0,
                       kMaxPerSecond);
+  problems.need_range(path + ".winograd_flops_per_second", device.winograd_flops_per_second(), 0.0, kMaxPerSecond);
   problems.need_range(path + ".attention_flops_per_second", device.attention_flops_per_second(), 0.0, kMaxPerSecond);
   problems.need_range(path + ".weight_bytes_per_second", device.weight_bytes_per_second(), 0.0, kMaxPerSecond);
   problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
@@ -40,6 +41,7 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .memory = Bytes(fits ? static_cast<int64_t>(device.memory_bytes()) : 0),
           .compute = FlopsPerSecond(device.flops_per_second()),
           .convolution = FlopsPerSecond(device.convolution_flops_per_second()),
+          .winograd = FlopsPerSecond(device.winograd_flops_per_second()),
           .attention = FlopsPerSecond(device.attention_flops_per_second()),
           .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
           .weight_bandwidth = BytesPerSecond(device.weight_bytes_per_second()),
@@ -77,6 +79,7 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     out.set_memory_bytes(static_cast<double>(device.memory.count));
     out.set_flops_per_second(device.compute.count);
     if (device.convolution.count > 0) out.set_convolution_flops_per_second(device.convolution.count);
+    if (device.winograd.count > 0) out.set_winograd_flops_per_second(device.winograd.count);
     if (device.attention.count > 0) out.set_attention_flops_per_second(device.attention.count);
     out.set_memory_bytes_per_second(device.memory_bandwidth.count);
     if (device.weight_bandwidth.count > 0) out.set_weight_bytes_per_second(device.weight_bandwidth.count);

@@ -16,8 +16,9 @@ struct Device {
   /// Host the device is on: same host, same machine.
   int host = 0;
   Bytes memory;
-  /// Of matrix products; of convolutions and of attention, where those are known apart, else 0.
-  FlopsPerSecond compute, convolution, attention;
+  /// Of matrix products; of convolutions, of those that Winograd's method fits (wire/convolution.h), and of attention,
+  /// where those are known apart, else 0.
+  FlopsPerSecond compute, convolution, winograd, attention;
   BytesPerSecond memory_bandwidth;
   /// Of weights and their gradients where a model has more of them than caches hold; 0: as memory_bandwidth.
   BytesPerSecond weight_bandwidth;

@@ -88,19 +88,28 @@ Work product_work(const NodeView& node, const ConvOperands& operands, Samples sa
   return {.flops = 2 * multiply_adds(many, operands.weight, samples),
           .bytes = bytes_touched(node, samples),
           .scratch = conv_scratch(node, operands, samples),
-          .kernel = Kernel::kConvolution};
+          .kernel = winograd_pass(node, operands, samples) ? Kernel::kWinograd : Kernel::kConvolution};
 }
-Work conv_work(const NodeView& node, Samples samples) {
-  return product_work(node, {node.input(0), node.output(0), node.input(1), node.output(0)}, samples);
+ConvOperands conv_operands(const NodeView& node) {
+  return {node.input(0), node.output(0), node.input(1), node.output(0)};
 }
-Work conv_grad_input_work(const NodeView& node, Samples samples) {
-  return product_work(node, {node.output(0), node.input(0), node.input(1), node.output(0)}, samples);
+ConvOperands grad_input_operands(const NodeView& node) {
+  return {node.output(0), node.input(0), node.input(1), node.output(0)};
+}
+ConvOperands grad_weight_operands(const NodeView& node) {
+  return {node.input(1), node.input(0), node.output(0), node.output(0)};
+}
+
+template <ConvOperands (*kOperands)(const NodeView&)>
+Work convolution_work(const NodeView& node, Samples samples) {
+  return product_work(node, kOperands(node), samples);
+}
+template <ConvOperands (*kOperands)(const NodeView&)>
+std::optional<wire::Convolution> pass_of(const NodeView& node, Samples samples) {
+  return winograd_pass(node, kOperands(node), samples);
 }
 bool conv_makes_share(const NodeView& node, Samples samples) {
-  return !multiplies(node, {node.input(1), node.input(0), node.output(0), node.output(0)}, samples);
-}
-Work conv_grad_weight_work(const NodeView& node, Samples samples) {
-  return product_work(node, {node.input(1), node.input(0), node.output(0), node.output(0)}, samples);
+  return !multiplies(node, grad_weight_operands(node), samples);
 }
 
 // --- calls ---
@@ -310,7 +319,8 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
   return {{.name = forward,
            .precision = Precision::kLower,
            .infer = infer_conv,
-           .work = conv_work,
+           .work = convolution_work<conv_operands>,
+           .convolution = pass_of<conv_operands>,
            .gradient = conv_gradient,
            .emit = emit_conv,
            .owns_outputs = always,
@@ -319,13 +329,15 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .examples = transposed ? conv_transpose_examples() : conv_examples()},
           {.name = grad_input,
            .infer = infer_conv_grad_input,
-           .work = conv_grad_input_work,
+           .work = convolution_work<grad_input_operands>,
+           .convolution = pass_of<grad_input_operands>,
            .emit = emit_conv_grad_input,
            .owns_outputs = always,
            .examples = {grad_input_example(transposed, {1, 1}), grad_input_example(transposed, {0, 1})}},
           {.name = grad_weight,
            .infer = infer_conv_grad_weight,
-           .work = conv_grad_weight_work,
+           .work = convolution_work<grad_weight_operands>,
+           .convolution = pass_of<grad_weight_operands>,
            .emit = emit_conv_grad_weight,
            .owns_outputs = always,
            .accumulate = accumulate_conv_grad_weight,

@@ -100,13 +100,8 @@ double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const
   return multiplies_columns ? 4 * bytes_of(weight, samples) + columns : 0;
 }
 
-}  // namespace
-
-bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  return product_scratch(node, operands, samples).has_value();
-}
-
-double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+/// Unless Winograd's method computes it.
+double direct_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   if (const std::optional<double> products = product_scratch(node, operands, samples)) return *products;
   if (&operands.made == &operands.weight) {
     const ir::Value &many = is_transposed(node) ? operands.x : operands.y,
@@ -115,6 +110,42 @@ double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples 
     if (columns > 0) return columns;
   }
   return blocked_scratch(node, operands, samples);
+}
+
+}  // namespace
+
+std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const ir::Shape &x = operands.x.type.shape, &weight = operands.weight.type.shape;
+  const Result<ConvForm> form = conv_form(node, x, weight);
+  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
+  const Window& window = form->window;
+  if (!all_are(window.kernel, 3) || !all_are(window.strides, 1) || !all_are(window.dilations, 1)) return std::nullopt;
+  wire::Convolution of{.samples = x[0].at(samples),
+                       .channels = x[1].factor,
+                       .results = weight[0].factor,
+                       .height = x[2].factor,
+                       .width = x[3].factor};
+  if (&operands.made == &operands.x) of.pass = wire::ConvolutionPass::kInputGradient;
+  if (&operands.made == &operands.weight) of.pass = wire::ConvolutionPass::kWeightGradient;
+  if (window.is_symmetric()) {
+    of.pad_top = window.begin[0];
+    of.pad_left = window.begin[1];
+  } else {  // a padding of its own comes before the kernel
+    of.height += window.begin[0] + window.end[0];
+    of.width += window.begin[1] + window.end[1];
+  }
+  return wire::fits_winograd(of) ? std::optional(of) : std::nullopt;
+}
+
+bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  return product_scratch(node, operands, samples).has_value();
+}
+
+double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const double direct = direct_scratch(node, operands, samples);
+  const std::optional<wire::Convolution> winograd = winograd_pass(node, operands, samples);
+  if (!winograd) return direct;
+  return std::max(direct, static_cast<double>(wire::winograd_floats(wire::winograd_shape(*winograd))) * sizeof(float));
 }
 
 }  // namespace graphpipe::ops

@@ -1,7 +1,10 @@
 #pragma once
 // The memory that a convolution's kernel uses in addition to its operands and its result.
 
+#include <optional>
+
 #include "ops/op_def.h"
+#include "wire/convolution.h"
 
 namespace graphpipe::ops {
 
@@ -12,10 +15,13 @@ struct ConvOperands {
   const ir::Value& made;
 };
 
+/// The pass, if Winograd's method may compute it (wire/convolution.h): the runtime chooses by measurement.
+std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples);
+
 /// Whether the runtime computes it as a matrix product (wire/convolution.h): it then adds to gradient sums in place.
 bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples);
 
-/// An upper bound in bytes.
+/// An upper bound in bytes, whatever the runtime chooses.
 double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples);
 
 }  // namespace graphpipe::ops

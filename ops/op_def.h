@@ -42,7 +42,7 @@ class NodeView {
 };
 
 /// The kinds of kernels for which machines have separate rates (ir::Device); everything else is priced as a product.
-enum class Kernel : uint8_t { kProduct, kConvolution, kAttention };
+enum class Kernel : uint8_t { kProduct, kConvolution, kWinograd, kAttention };
 
 /// Floating-point operations, and bytes moved to and from memory, of one run for a number of samples.
 struct Work {
@@ -185,11 +185,13 @@ struct OpDef {
   /// The matrix product that the node is, if the runtime chooses its kernel (runtime/kernels/product.h). Null: it is
   /// not one.
   wire::Product (*product)(const NodeView&, Samples) = nullptr;
+  /// The pass of a convolution that the node is, if the runtime chooses its method (runtime/kernels/convolution.h).
+  std::optional<wire::Convolution> (*convolution)(const NodeView&, Samples) = nullptr;
   /// Null for ops without a derivative (integers, comparisons): gradients stop here.
   Status (*gradient)(GradientBuilder&) = nullptr;
   void (*emit)(Emitter&) = nullptr;
-  /// Replaces `emit` where nothing reads input 0 afterwards, whose memory is its own and which has the type of output 0:
-  /// the result takes its place, with the bits and the strides that `emit` gives. Null: the kernel makes new memory.
+  /// Replaces `emit` where nothing reads input 0 afterwards, whose memory is its own and which has the type of output
+  /// 0: the result takes its place, with the bits and the strides that `emit` gives. Null: the kernel makes new memory.
   void (*emit_in_place)(Emitter&) = nullptr;
   /// Whether `emit` gives each output memory of its own, which no input and no other output shares, and keeps no
   /// reference to an input. Null: not known.

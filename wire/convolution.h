@@ -2,7 +2,11 @@
 // How convolutions of planes in one group are computed on CPUs: by the runtime, while the compiler keeps the memory
 // free that it takes. A function of the shape alone.
 
+#include <algorithm>
+#include <compare>
 #include <cstdint>
+
+#include "wire/winograd.h"
 
 namespace graphpipe::wire {
 
@@ -29,6 +33,35 @@ constexpr bool convolves_by_products(const ConvolutionShape& shape) {
 constexpr bool convolves_by_columns(const ConvolutionShape& shape) {
   constexpr int64_t kManyPlaces = 64;
   return !shape.reads_whole_planes || (shape.places < kManyPlaces && shape.samples > 1);
+}
+
+enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
+
+/// A pass of a convolution with a 3x3 kernel and strides and dilations of one: x [samples, channels, height, width] and
+/// weight [results, channels, 3, 3]. Pads apply at both ends.
+struct Convolution {
+  ConvolutionPass pass = ConvolutionPass::kForward;
+  int64_t samples = 0, channels = 0, results = 0, height = 0, width = 0;
+  int64_t pad_top = 0, pad_left = 0;
+  auto operator<=>(const Convolution&) const = default;
+
+  int64_t result_height() const { return height + 2 * pad_top - 2; }
+  int64_t result_width() const { return width + 2 * pad_left - 2; }
+};
+
+inline WinogradShape winograd_shape(const Convolution& of) {
+  if (of.pass == ConvolutionPass::kInputGradient) return {of.samples, of.results, of.channels, of.height, of.width};
+  return {of.samples, of.channels, of.results, of.result_height(), of.result_width()};
+}
+
+/// Whether Winograd's method may be the fastest. Below four channels vectors are mostly empty, and for few tiles the
+/// transforms of the weights cost more than the products that they save: with 512 channels below some 64 tiles, with 64
+/// below eight (docs/performance.md, "Kernels").
+inline bool fits_winograd(const Convolution& of) {
+  constexpr int64_t kFewestChannels = 4, kChannelsOfTile = 16, kWidestPad = 2;
+  if (of.result_height() < 1 || of.result_width() < 1 || std::max(of.pad_top, of.pad_left) > kWidestPad) return false;
+  const int64_t tiles = of.samples * ((of.result_height() + 1) / 2) * ((of.result_width() + 1) / 2);
+  return std::min(of.channels, of.results) >= kFewestChannels && tiles * kChannelsOfTile > of.channels + of.results;
 }
 
 }  // namespace graphpipe::wire

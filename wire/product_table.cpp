@@ -7,8 +7,10 @@
 namespace graphpipe::wire {
 namespace {
 
-constexpr std::string_view kProductsHeader = "graphpipe-products 1";
-constexpr std::string_view kKernelNames[] = {"blas", "onednn"};
+constexpr std::string_view kProductsHeader = "graphpipe-products 2";
+constexpr std::string_view kProductKernels[] = {"blas", "onednn"};
+constexpr std::string_view kConvolutionKernels[] = {"direct", "winograd"};
+constexpr std::string_view kPasses[] = {"forward", "input-gradient", "weight-gradient"};
 
 char letter(bool turned) { return turned ? 't' : 'n'; }
 
@@ -18,33 +20,65 @@ bool read_letter(std::string_view word, bool& turned) {
 }
 
 bool read_size(std::string_view word, int64_t& size) { return read_number(word, size) && size > 0; }
+bool read_pad(std::string_view word, int64_t& pad) { return read_number(word, pad) && pad >= 0; }
+
+template <typename Value>
+bool read_name(std::string_view word, const auto& names, Value& out) {
+  const auto found = std::ranges::find(names, word);
+  out = static_cast<Value>(found - std::begin(names));
+  return found != std::end(names);
+}
+
+template <typename Kernel>
+bool read_kernel(std::string_view word, const auto& names, std::optional<Kernel>& out) {
+  return read_name(word, names, out.emplace());
+}
 
 bool parse_product(const std::vector<std::string_view>& words, TimedProduct& out) {
-  Product& product = out.product;
-  if ((words.size() != 6 && words.size() != 7) || words[0] != "product" || !read_size(words[1], product.rows) ||
-      !read_size(words[2], product.inner) || !read_size(words[3], product.columns) ||
-      !read_letter(words[4], product.left_turned) || !read_letter(words[5], product.right_turned))
-    return false;
-  if (words.size() == 6) return true;
-  out.kernel = find_product_kernel(words[6]);
-  return out.kernel.has_value();
+  constexpr size_t kWords = 6;
+  if (words.size() < kWords || words.size() > kWords + 1) return false;
+  Product& product = out.work;
+  return read_size(words[1], product.rows) && read_size(words[2], product.inner) &&
+         read_size(words[3], product.columns) && read_letter(words[4], product.left_turned) &&
+         read_letter(words[5], product.right_turned) &&
+         (words.size() == kWords || read_kernel(words[kWords], kProductKernels, out.kernel));
+}
+
+bool parse_convolution(const std::vector<std::string_view>& words, TimedConvolution& out) {
+  constexpr size_t kWords = 9;
+  if (words.size() < kWords || words.size() > kWords + 1) return false;
+  Convolution& of = out.work;
+  return read_name(words[1], kPasses, of.pass) && read_size(words[2], of.samples) && read_size(words[3], of.channels) &&
+         read_size(words[4], of.results) && read_size(words[5], of.height) && read_size(words[6], of.width) &&
+         read_pad(words[7], of.pad_top) && read_pad(words[8], of.pad_left) &&
+         (words.size() == kWords || read_kernel(words[kWords], kConvolutionKernels, out.kernel));
+}
+
+bool parse_line(const std::vector<std::string_view>& words, ProductTable& table) {
+  if (words[0] == "convolution") return parse_convolution(words, table.convolutions.emplace_back());
+  return words[0] == "product" && table.convolutions.empty() && parse_product(words, table.products.emplace_back());
+}
+
+std::string kernel_word(const auto& names, const auto& kernel) {
+  return kernel ? text(" ", names[static_cast<size_t>(*kernel)]) : "";
+}
+
+bool ascends(const auto& all) {
+  const auto after = [](const auto& a, const auto& b) { return a.work >= b.work; };
+  return std::ranges::adjacent_find(all, after) == all.end();
 }
 
 }  // namespace
-
-std::string_view product_kernel_name(ProductKernel kernel) { return kKernelNames[static_cast<size_t>(kernel)]; }
-
-std::optional<ProductKernel> find_product_kernel(std::string_view name) {
-  for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kOneDnn})
-    if (product_kernel_name(kernel) == name) return kernel;
-  return std::nullopt;
-}
 
 std::string print_product_table(const ProductTable& table) {
   std::string out = text(kProductsHeader, "\nthreads ", table.threads, "\n");
   for (const auto& [product, kernel] : table.products)
     out += text("product ", product.rows, " ", product.inner, " ", product.columns, " ", letter(product.left_turned),
-                " ", letter(product.right_turned), kernel ? text(" ", product_kernel_name(*kernel)) : "", "\n");
+                " ", letter(product.right_turned), kernel_word(kProductKernels, kernel), "\n");
+  for (const auto& [of, kernel] : table.convolutions)
+    out += text("convolution ", kPasses[static_cast<size_t>(of.pass)], " ", of.samples, " ", of.channels, " ",
+                of.results, " ", of.height, " ", of.width, " ", of.pad_top, " ", of.pad_left,
+                kernel_word(kConvolutionKernels, kernel), "\n");
   return out;
 }
 
@@ -55,9 +89,8 @@ std::optional<ProductTable> parse_product_table(std::string_view text) {
   const std::vector<std::string_view> threads = split(lines[1], " ");
   if (threads.size() != 2 || threads[0] != "threads" || !read_size(threads[1], table.threads)) return std::nullopt;
   for (size_t i = 2; i + 1 < lines.size(); ++i)
-    if (!parse_product(split(lines[i], " "), table.products.emplace_back())) return std::nullopt;
-  const auto after = [](const TimedProduct& a, const TimedProduct& b) { return a.product >= b.product; };
-  if (std::ranges::adjacent_find(table.products, after) != table.products.end()) return std::nullopt;
+    if (!parse_line(split(lines[i], " "), table)) return std::nullopt;
+  if (!ascends(table.products) || !ascends(table.convolutions)) return std::nullopt;
   return table;
 }
 

@@ -1,14 +1,16 @@
 #pragma once
-// The matrix products of a plan's programs, and which kernel was the fastest for each on the machine that built them.
+// The matrix products and convolutions of a plan's programs, and which kernel was the fastest for each on the machine
+// that built them.
 //
 // `generate` writes the products beside the programs (products.txt), `build` measures them (kernels.txt), and every
 // program of the plan takes what stands there, so that all of them compute the same bits. Text form, one product per
 // line: rows, inner, columns, how each operand lies in memory (n: by rows, t: transposed), and once it is measured the
-// kernel:
+// kernel; then the convolutions: pass, samples, channels, results, height, width, pads above and beside, kernel:
 //
-//   graphpipe-products 1
+//   graphpipe-products 2
 //   threads 1
 //   product 512 768 3072 n t onednn
+//   convolution forward 8 64 64 16 16 1 1 winograd
 
 #include <compare>
 #include <cstdint>
@@ -16,6 +18,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "wire/convolution.h"
 
 namespace graphpipe::wire {
 
@@ -30,20 +34,25 @@ struct Product {
 
 /// The BLAS of LibTorch's build, or oneDNN, which is part of the same LibTorch.
 enum class ProductKernel : uint8_t { kBlas, kOneDnn };
-std::string_view product_kernel_name(ProductKernel kernel);
-std::optional<ProductKernel> find_product_kernel(std::string_view name);
 
-struct TimedProduct {
-  Product product;
+/// Of convolutions that fit Winograd's method: that, or what computes all others (wire/convolution.h).
+enum class ConvolutionKernel : uint8_t { kDirect, kWinograd };
+
+template <typename Work, typename Kernel>
+struct Timed {
+  Work work;
   /// Absent: not measured.
-  std::optional<ProductKernel> kernel = std::nullopt;
-  bool operator==(const TimedProduct&) const = default;
+  std::optional<Kernel> kernel = std::nullopt;
+  bool operator==(const Timed&) const = default;
 };
+using TimedProduct = Timed<Product, ProductKernel>;
+using TimedConvolution = Timed<Convolution, ConvolutionKernel>;
 
 struct ProductTable {
   int64_t threads = 1;
   /// Ascending, each once.
   std::vector<TimedProduct> products;
+  std::vector<TimedConvolution> convolutions;
   bool operator==(const ProductTable&) const = default;
 };
 
@@ -52,9 +61,12 @@ std::string print_product_table(const ProductTable& table);
 std::optional<ProductTable> parse_product_table(std::string_view text);
 
 /// Below, the choice is not worth a measurement: what surrounds a kernel costs as much.
+inline constexpr int64_t kFewMultiplications = 1 << 20;
 constexpr bool is_worth_measuring(const Product& product) {
-  constexpr int64_t kFewMultiplications = 1 << 20;
   return product.rows * product.inner * product.columns >= kFewMultiplications;
+}
+inline bool is_worth_measuring(const Convolution& of) {
+  return of.samples * of.result_height() * of.result_width() * of.channels * of.results * 9 >= kFewMultiplications;
 }
 
 }  // namespace graphpipe::wire

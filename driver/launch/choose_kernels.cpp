@@ -25,13 +25,18 @@ std::optional<wire::ProductTable> read_table(const std::string& path) {
   return wire::parse_product_table(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-/// Whether both are of the same products, and `measured` has a kernel for each.
-bool is_measured(const wire::ProductTable& products, const std::optional<wire::ProductTable>& measured) {
-  return measured && measured->threads == products.threads &&
-         std::ranges::equal(products.products, measured->products, {}, &wire::TimedProduct::product,
-                            &wire::TimedProduct::product) &&
-         std::ranges::all_of(measured->products,
-                             [](const wire::TimedProduct& each) { return each.kernel.has_value(); });
+/// Whether both are of the same products or convolutions, and `measured` has a kernel for each.
+template <typename Work, typename Kernel>
+bool is_measured(const std::vector<wire::Timed<Work, Kernel>>& asked,
+                 const std::vector<wire::Timed<Work, Kernel>>& measured) {
+  using Each = wire::Timed<Work, Kernel>;
+  return std::ranges::equal(asked, measured, {}, &Each::work, &Each::work) &&
+         std::ranges::all_of(measured, [](const Each& each) { return each.kernel.has_value(); });
+}
+
+bool is_measured(const wire::ProductTable& asked, const std::optional<wire::ProductTable>& measured) {
+  return measured && measured->threads == asked.threads && is_measured(asked.products, measured->products) &&
+         is_measured(asked.convolutions, measured->convolutions);
 }
 
 }  // namespace
@@ -40,7 +45,7 @@ Status choose_kernels(const std::string& folder) {
   const std::string path = folder + "/" + std::string(wire::kKernelsFile);
   const std::optional<wire::ProductTable> products = read_table(folder + "/" + std::string(wire::kProductsFile));
   std::error_code error;
-  if (!products || products->products.empty()) {
+  if (!products || (products->products.empty() && products->convolutions.empty())) {
     fs::remove(path, error);
     return Ok{};
   }

@@ -1,5 +1,5 @@
 #pragma once
-// The kernels of a plan's matrix products, chosen by measurement where its programs are built.
+// The kernels of a plan's matrix products and convolutions, chosen by measurement where its programs are built.
 
 #include <string>
 

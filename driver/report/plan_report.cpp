@@ -123,6 +123,7 @@ JsonObject machine_json(const Pipeline& pipeline) {
   object.add("devices", cluster.devices.size()).add("cores", pipeline.machine.cores);
   object.add("flops_per_second", device.compute.count);
   object.add("convolution_flops_per_second", cost::flops_per_second(device, ops::Kernel::kConvolution).count);
+  object.add("winograd_flops_per_second", cost::flops_per_second(device, ops::Kernel::kWinograd).count);
   object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention).count);
   object.add("memory_bytes_per_second", device.memory_bandwidth.count);
   object.add("weight_bytes_per_second", cost::weight_bandwidth(device).count);

@@ -96,6 +96,7 @@ class Machine:
     cores: int = 0
     flops_per_second: Optional[float] = None
     convolution_flops_per_second: Optional[float] = None
+    winograd_flops_per_second: Optional[float] = None
     attention_flops_per_second: Optional[float] = None
     memory_bytes_per_second: Optional[float] = None
     weight_bytes_per_second: Optional[float] = None

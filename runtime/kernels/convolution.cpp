@@ -4,16 +4,21 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <vector>
 
+#include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/windows.h"
+#include "runtime/kernels/winograd.h"
 #include "wire/convolution.h"
 
 namespace graphpipe::runtime {
 namespace {
+
+using wire::ConvolutionPass;
 
 WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const ConvolutionGeometry& geometry) {
   WindowShape shape{.samples = x[0],
@@ -127,6 +132,73 @@ void add_weight_products(at::Tensor& sum, const at::Tensor& any_gradient, const 
     product_into(matrix, matrix_of_sample(gradient, sample), matrix_of_sample(x, sample).t(), adds);
 }
 
+/// The pass, if Winograd's method is to compute it.
+std::optional<wire::Convolution> by_winograd(wire::ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other,
+                                             const WindowShape& shape, int64_t results) {
+  const bool is_three_by_three = shape.kernel_height == 3 && shape.kernel_width == 3 && shape.stride_down == 1 &&
+                                 shape.stride_right == 1 && shape.step_down == 1 && shape.step_right == 1;
+  const wire::Convolution of{.pass = pass,
+                             .samples = shape.samples,
+                             .channels = shape.channels,
+                             .results = results,
+                             .height = shape.height,
+                             .width = shape.width,
+                             .pad_top = shape.pad_top,
+                             .pad_left = shape.pad_left};
+  const bool takes = is_three_by_three && is_plain(one) && is_plain(other) && wire::fits_winograd(of) &&
+                     choose_convolution_kernel(of) == ConvolutionKernel::kWinograd;
+  return takes ? std::optional(of) : std::nullopt;
+}
+
+/// Calls `work` with the pass and its workspace.
+template <typename Work>
+void with_winograd(const wire::Convolution& of, const at::TensorOptions& options, const Work& work) {
+  WinogradPass pass{.shape = wire::winograd_shape(of),
+                    .read_height = of.height,
+                    .read_width = of.width,
+                    .pad_top = of.pad_top,
+                    .pad_left = of.pad_left};
+  // The convolution of the gradient with weights in reverse, padded by what they reach over it.
+  if (of.pass == wire::ConvolutionPass::kInputGradient)
+    pass = {pass.shape, of.result_height(), of.result_width(), 2 - of.pad_top, 2 - of.pad_left};
+  const at::Tensor workspace = at::empty({wire::winograd_floats(pass.shape)}, options);
+  pass.workspace = workspace.mutable_data_ptr<float>();
+  work(pass);
+}
+
+at::Tensor forward_winograd(const wire::Convolution& of, const at::Tensor& any_x, const at::Tensor& weight,
+                            const at::Tensor& any_bias) {
+  const at::Tensor x = any_x.contiguous(), matrix = weight.contiguous();
+  const at::Tensor bias = any_bias.defined() ? any_bias.contiguous() : any_bias;
+  at::Tensor result = at::empty({of.samples, of.results, of.result_height(), of.result_width()}, x.options());
+  with_winograd(of, x.options(), [&](const WinogradPass& pass) {
+    winograd_planes(pass, x.const_data_ptr<float>(), matrix.const_data_ptr<float>(), /*is_turned=*/false,
+                    bias.defined() ? bias.const_data_ptr<float>() : nullptr, result.mutable_data_ptr<float>());
+  });
+  return result;
+}
+
+at::Tensor input_winograd(const wire::Convolution& of, const at::Tensor& any_gradient, const at::Tensor& weight) {
+  const at::Tensor gradient = any_gradient.contiguous(), matrix = weight.contiguous();
+  at::Tensor result = at::empty({of.samples, of.channels, of.height, of.width}, gradient.options());
+  with_winograd(of, gradient.options(), [&](const WinogradPass& pass) {
+    winograd_planes(pass, gradient.const_data_ptr<float>(), matrix.const_data_ptr<float>(), /*is_turned=*/true, nullptr,
+                    result.mutable_data_ptr<float>());
+  });
+  return result;
+}
+
+void add_weight_winograd(at::Tensor& sum, const wire::Convolution& of, const at::Tensor& any_gradient,
+                         const at::Tensor& any_x) {
+  const at::Tensor gradient = any_gradient.contiguous(), x = any_x.contiguous();
+  const bool adds = sum.defined();
+  if (!adds) sum = at::empty({of.results, of.channels, 3, 3}, x.options());
+  with_winograd(of, x.options(), [&](const WinogradPass& pass) {
+    winograd_weights(pass, x.const_data_ptr<float>(), gradient.const_data_ptr<float>(), sum.mutable_data_ptr<float>(),
+                     adds);
+  });
+}
+
 std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& gradient, const at::Tensor& x,
                                                         const at::Tensor& weight, const ConvolutionGeometry& geometry,
                                                         std::array<bool, 3> mask) {
@@ -135,31 +207,54 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& gradie
                                   geometry.dilations, /*transposed=*/false, kNoPadding, /*groups=*/1, mask);
 }
 
-}  // namespace
+// --- by products of the windows or by LibTorch ---
 
-at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                       const ConvolutionGeometry& geometry) {
-  const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+at::Tensor forward_direct(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                          const WindowShape& shape, const ConvolutionGeometry& geometry) {
   if (by_products(x, weight, shape)) return forward_products(x, weight, bias, shape);
   constexpr int64_t kNoPadding[] = {0, 0};
   return at::convolution(x, weight, bias, geometry.strides, geometry.pads, geometry.dilations, /*transposed=*/false,
                          kNoPadding, /*groups=*/1);
 }
 
+at::Tensor input_direct(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+                        const WindowShape& shape, const ConvolutionGeometry& geometry) {
+  if (by_products(gradient, weight, shape)) return input_products(gradient, weight, shape);
+  return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
+}
+
+void add_weight_direct(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
+                       const WindowShape& shape, const ConvolutionGeometry& geometry) {
+  if (by_products(gradient, x, shape)) return add_weight_products(sum, gradient, x, shape);
+  const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
+  if (sum.defined()) sum.add_(share);
+  else sum = share.contiguous();
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                       const ConvolutionGeometry& geometry) {
+  const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+  if (const auto of = by_winograd(ConvolutionPass::kForward, x, weight, shape, weight.size(0)))
+    return forward_winograd(*of, x, weight, bias);
+  return forward_direct(x, weight, bias, shape, geometry);
+}
+
 at::Tensor convolution_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                       const ConvolutionGeometry& geometry) {
   const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-  if (by_products(gradient, weight, shape)) return input_products(gradient, weight, shape);
-  return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
+  if (const auto of = by_winograd(ConvolutionPass::kInputGradient, gradient, weight, shape, weight.size(0)))
+    return input_winograd(*of, gradient, weight);
+  return input_direct(gradient, x, weight, shape, geometry);
 }
 
 void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x,
                                      const at::Tensor& weight, const ConvolutionGeometry& geometry) {
   const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-  if (by_products(gradient, x, shape)) return add_weight_products(sum, gradient, x, shape);
-  const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
-  if (sum.defined()) sum.add_(share);
-  else sum = share.contiguous();
+  if (const auto of = by_winograd(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
+    return add_weight_winograd(sum, *of, gradient, x);
+  add_weight_direct(sum, gradient, x, weight, shape, geometry);
 }
 
 at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
@@ -167,6 +262,30 @@ at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Ten
   at::Tensor share;
   add_convolution_weight_gradient(share, gradient, x, weight, geometry);
   return share;
+}
+
+std::function<void()> convolution_call(const wire::Convolution& of, ConvolutionKernel kernel) {
+  const at::Tensor x = at::ones({of.samples, of.channels, of.height, of.width}),
+                   weight = at::ones({of.results, of.channels, 3, 3}),
+                   gradient = at::ones({of.samples, of.results, of.result_height(), of.result_width()});
+  return [=] {
+    const int64_t ones[] = {1, 1}, pads[] = {of.pad_top, of.pad_left};
+    const ConvolutionGeometry geometry{ones, pads, ones};
+    const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
+    const bool is_direct = kernel == ConvolutionKernel::kDirect;
+    at::Tensor sum;
+    switch (of.pass) {
+      case ConvolutionPass::kForward:
+        is_direct ? forward_direct(x, weight, {}, shape, geometry) : forward_winograd(of, x, weight, {});
+        return;
+      case ConvolutionPass::kInputGradient:
+        is_direct ? input_direct(gradient, x, weight, shape, geometry) : input_winograd(of, gradient, weight);
+        return;
+      case ConvolutionPass::kWeightGradient:
+        if (is_direct) return add_weight_direct(sum, gradient, x, weight, shape, geometry);
+        return add_weight_winograd(sum, of, gradient, x);
+    }
+  };
 }
 
 }  // namespace graphpipe::runtime

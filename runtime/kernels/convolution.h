@@ -1,10 +1,14 @@
 #pragma once
 // Convolutions of planes in one group, and their two gradients: x [N, C, H, W], weight [M, C, h, w]. Computed by
-// LibTorch's kernels, or on CPUs as products of the weights with the windows (kernel_choice.h): each window is a column
-// of a matrix (im2col: Chellapilla et al., High Performance Convolutional Neural Networks for Document Processing,
-// 2006).
+// LibTorch's kernels, or on CPUs by Winograd's method (winograd.h), or as products of the weights with the windows:
+// each window is a column of a matrix (im2col: Chellapilla et al., High Performance Convolutional Neural Networks for
+// Document Processing, 2006). Which of them, wire/convolution.h and kernel_choice.h say.
 
 #include <ATen/core/Tensor.h>
+
+#include <functional>
+
+#include "wire/product_table.h"
 
 namespace graphpipe::runtime {
 
@@ -25,5 +29,8 @@ void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient
                                      const at::Tensor& weight, const ConvolutionGeometry& geometry);
 at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                        const ConvolutionGeometry& geometry);
+
+/// Computes one pass by this kernel, with operands of ones, each time it is called: to measure it.
+std::function<void()> convolution_call(const wire::Convolution& of, wire::ConvolutionKernel kernel);
 
 }  // namespace graphpipe::runtime

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/winograd.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -21,10 +23,16 @@ bool processor_prefers_onednn() {
 #endif
 }
 
-/// Ascending; written before the program computes.
-std::vector<wire::TimedProduct>& measured() {
-  static std::vector<wire::TimedProduct> products;
-  return products;
+/// Written before the program computes.
+wire::ProductTable& measured() {
+  static wire::ProductTable table;
+  return table;
+}
+
+template <typename Work, typename Kernel>
+Kernel choose(const std::vector<wire::Timed<Work, Kernel>>& known, const Work& work, Kernel by_rule) {
+  const auto found = std::ranges::lower_bound(known, work, {}, &wire::Timed<Work, Kernel>::work);
+  return found != known.end() && found->work == work ? found->kernel.value_or(by_rule) : by_rule;
 }
 
 }  // namespace
@@ -35,20 +43,27 @@ ProductKernel product_kernel_by_rule(const Product& product) {
 }
 
 ProductKernel choose_product_kernel(const Product& product) {
-  const std::vector<wire::TimedProduct>& known = measured();
-  const auto found = std::ranges::lower_bound(known, product, {}, &wire::TimedProduct::product);
-  const bool is_known = found != known.end() && found->product == product && found->kernel;
-  return is_known ? *found->kernel : product_kernel_by_rule(product);
+  return choose(measured().products, product, product_kernel_by_rule(product));
+}
+
+ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of) {
+  constexpr int64_t kManyChannels = 64;
+  const bool is_fast = !has_avx512() || std::min(of.channels, of.results) >= kManyChannels || !is_worth_measuring(of);
+  return has_winograd() && is_fast ? ConvolutionKernel::kWinograd : ConvolutionKernel::kDirect;
+}
+
+ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of) {
+  return choose(measured().convolutions, of, convolution_kernel_by_rule(of));
 }
 
 void take_measured_kernels(std::string_view text) {
-  measured().clear();
+  measured() = {};
   if (text.empty()) return;
   std::optional<wire::ProductTable> table = wire::parse_product_table(text);
   if (!table)
-    fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products and their kernels",
+    fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products, convolutions and their kernels",
          "delete it and run `graphpipe build` again");
-  if (table->threads == at::get_num_threads()) measured() = std::move(table->products);
+  if (table->threads == at::get_num_threads()) measured() = std::move(*table);
 }
 
 std::string read_measured_kernels(const std::string& folder) {

@@ -1,7 +1,7 @@
 #pragma once
 // Which library multiplies two matrices on this processor: the BLAS of LibTorch's build, or oneDNN, which is part of
-// the same LibTorch. Measurements for a plan's products are stored in its folder (wire/product_table.h); a rule decides
-// for all other products.
+// the same LibTorch; and by what method a convolution is computed. Measurements for a plan's products and convolutions
+// are stored in its folder (wire/product_table.h); a rule decides for all others.
 
 #include <string>
 #include <string_view>
@@ -10,6 +10,7 @@
 
 namespace graphpipe::runtime {
 
+using wire::ConvolutionKernel;
 using wire::Product;
 using wire::ProductKernel;
 
@@ -19,6 +20,11 @@ using wire::ProductKernel;
 /// processors (docs/performance.md, "Kernels").
 ProductKernel choose_product_kernel(const Product& product);
 ProductKernel product_kernel_by_rule(const Product& product);
+
+/// Of a convolution that fits Winograd's method (wire::fits_winograd), likewise. The rule takes it wherever the
+/// processor has what it needs, but for few channels where LibTorch's vectors are wider than those of the transforms.
+ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of);
+ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of);
 
 /// From here on uses the measured kernels of this text, a kernels.txt; none if it is empty, and none that were measured
 /// with a different number of threads than the program has. Call before the first product. Throws RunError

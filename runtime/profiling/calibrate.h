@@ -10,13 +10,13 @@ namespace graphpipe::runtime {
 /// The main function. Started as one rank it measures no link; of two ranks the first one prints. --threads is the
 /// value that the programs will run with. Lines on stdout, in seconds, bytes and FLOP/s:
 ///   device FLOPS MEMORY_BYTES_PER_SECOND OPERATOR_SECONDS
-///   kernels CONVOLUTION_FLOPS ATTENTION_FLOPS
+///   kernels CONVOLUTION_FLOPS WINOGRAD_FLOPS ATTENTION_FLOPS
 ///   weights BYTES_PER_SECOND
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE
 ///   runtime ACTION MESSAGE MESSAGE_BYTE ADD_BYTE
 /// ADD_BYTE is 0, for not measured, of one rank and where two share a core.
-/// With --folder, a generated one, it only measures the products of that folder (measure_products.h).
+/// With --folder, a generated one, it only measures the products and convolutions of that folder (measure_products.h).
 int run_calibrate(int argc, char** argv);
 
 }  // namespace graphpipe::runtime

@@ -8,7 +8,10 @@
 #include <iterator>
 
 #include "runtime/error.h"
+#include "runtime/kernels/convolution.h"
+#include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/product.h"
+#include "runtime/kernels/winograd.h"
 #include "runtime/profiling/measure_rates.h"
 #include "support/units.h"
 
@@ -24,17 +27,31 @@ at::Tensor operand(int64_t rows, int64_t columns, bool transposed) {
   return transposed ? at::ones({columns, rows}).t() : at::ones({rows, columns});
 }
 
+/// `ruled` unless `other` is much faster.
+template <typename Kernel>
+Kernel faster(Kernel ruled, const auto& run, Kernel other, const auto& run_other) {
+  double seconds = kInfinity, other_seconds = kInfinity;
+  for (int i = 0; i < kAlternations; ++i) {
+    seconds = std::min(seconds, seconds_of(run));
+    other_seconds = std::min(other_seconds, seconds_of(run_other));
+  }
+  return other_seconds < kMuchFaster * seconds ? other : ruled;
+}
+
 ProductKernel fastest_kernel(const Product& product) {
   const at::Tensor a = operand(product.rows, product.inner, product.left_turned),
                    b = operand(product.inner, product.columns, product.right_turned);
   const ProductKernel ruled = product_kernel_by_rule(product),
                       other = ruled == ProductKernel::kBlas ? ProductKernel::kOneDnn : ProductKernel::kBlas;
-  double seconds = kInfinity, other_seconds = kInfinity;
-  for (int i = 0; i < kAlternations; ++i) {
-    seconds = std::min(seconds, seconds_of([&] { matrix_product(ruled, a, b, {}); }));
-    other_seconds = std::min(other_seconds, seconds_of([&] { matrix_product(other, a, b, {}); }));
-  }
-  return other_seconds < kMuchFaster * seconds ? other : ruled;
+  return faster(
+      ruled, [&] { matrix_product(ruled, a, b, {}); }, other, [&] { matrix_product(other, a, b, {}); });
+}
+
+ConvolutionKernel fastest_kernel(const wire::Convolution& of) {
+  using enum ConvolutionKernel;
+  const ConvolutionKernel ruled = convolution_kernel_by_rule(of), other = ruled == kDirect ? kWinograd : kDirect;
+  if (!has_winograd()) return kDirect;
+  return faster(ruled, convolution_call(of, ruled), other, convolution_call(of, other));
 }
 
 }  // namespace
@@ -43,8 +60,11 @@ void measure_products(const std::string& folder) {
   std::ifstream file(folder + "/" + std::string(wire::kProductsFile), std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   std::optional<wire::ProductTable> table = wire::parse_product_table(text);
-  if (!table) fail(Code::kMalformedFile, "products.txt of the folder is no table of products", "generate it again");
+  if (!table)
+    fail(Code::kMalformedFile, "products.txt of the folder is no table of products and convolutions",
+         "generate it again");
   for (auto& [product, kernel] : table->products) kernel = fastest_kernel(product);
+  for (auto& [of, kernel] : table->convolutions) kernel = fastest_kernel(of);
   std::fputs(wire::print_product_table(*table).c_str(), stdout);
 }
 

@@ -10,13 +10,13 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
+#include "runtime/kernels/winograd.h"
 #include "runtime/profiling/measure.h"
 #include "support/units.h"
 
@@ -138,25 +138,25 @@ double weight_rate(double operator_seconds) {
   return bytes / beside_call(seconds, static_cast<double>(kMatrices) * operator_seconds);
 }
 
-/// FLOP/s of convolutions and their gradients, 3 x 3 over one map that is large and one that is deep.
-double convolution_rate(double operator_seconds) {
-  constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 4}};
+/// FLOP/s of 3x3 convolutions and their gradients, over one map that is large and one that is deep. Counted are the
+/// products of the definition, also where Winograd's method needs fewer.
+double convolution_rate(wire::ConvolutionKernel kernel, double operator_seconds) {
+  constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 8}};
   double flops = 0, seconds = 0;
-  for (const auto& [channels, size] : kMaps) {
-    const at::Tensor x = at::ones({kSamples, channels, size, size}), weight = at::ones({channels, channels, 3, 3});
-    // Forward, input gradient and weight gradient: the same products three times.
-    flops += 3 * 2 * static_cast<double>(x.numel() * channels * kWindow);
-    constexpr std::array<int64_t, 2> kOnes = {1, 1};
-    const ConvolutionGeometry geometry{.strides = kOnes, .pads = kOnes, .dilations = kOnes};
-    at::Tensor sum = at::zeros_like(weight);
-    const double forward = seconds_of([&] { convolution(x, weight, {}, geometry); });
-    const double backward = seconds_of([&] {
-      convolution_input_gradient(x, x, weight, geometry);
-      add_convolution_weight_gradient(sum, x, x, weight, geometry);
-    });
-    seconds += beside_call(forward, operator_seconds) + beside_call(backward, 2 * operator_seconds);
-  }
+  for (const auto& [channels, size] : kMaps)
+    for (const wire::ConvolutionPass pass : {wire::ConvolutionPass::kForward, wire::ConvolutionPass::kInputGradient,
+                                             wire::ConvolutionPass::kWeightGradient}) {
+      flops += 2 * static_cast<double>(kSamples * size * size * channels * channels * kWindow);
+      const auto call = convolution_call({pass, kSamples, channels, channels, size, size, 1, 1}, kernel);
+      seconds += beside_call(seconds_of(call), operator_seconds);
+    }
   return flops / seconds;
+}
+
+/// The faster of the two, which `build` chooses.
+double winograd_rate(double direct, double operator_seconds) {
+  if (!has_winograd()) return direct;
+  return std::max(direct, convolution_rate(wire::ConvolutionKernel::kWinograd, operator_seconds));
 }
 
 /// FLOP/s of attention and its gradient, with narrow and with wide heads.
@@ -180,7 +180,8 @@ double attention_rate(double operator_seconds) {
 DeviceRates measured_once() {
   DeviceRates rates{.operator_seconds = operator_seconds()};
   rates.products = product_rate(rates.operator_seconds);
-  rates.convolutions = convolution_rate(rates.operator_seconds);
+  rates.convolutions = convolution_rate(wire::ConvolutionKernel::kDirect, rates.operator_seconds);
+  rates.winograd = winograd_rate(rates.convolutions, rates.operator_seconds);
   rates.attention = attention_rate(rates.operator_seconds);
   rates.memory = memory_rate(rates.operator_seconds);
   rates.weights = weight_rate(rates.operator_seconds);
@@ -196,8 +197,8 @@ DeviceRates measure_rates() {
   for (int pass = 1; pass < kPasses; ++pass) {
     const DeviceRates again = measured_once();
     best.operator_seconds = std::min(best.operator_seconds, again.operator_seconds);
-    for (double DeviceRates::*rate : {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::attention,
-                                      &DeviceRates::memory, &DeviceRates::weights})
+    for (double DeviceRates::*rate : {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::winograd,
+                                      &DeviceRates::attention, &DeviceRates::memory, &DeviceRates::weights})
       best.*rate = std::max(best.*rate, again.*rate);
   }
   return best;

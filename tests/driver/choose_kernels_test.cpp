@@ -16,7 +16,7 @@ using graphpipe::testing::TemporaryFolder;
 /// Whether kernels are measured where GRAPHPIPE_CALIBRATION has this value.
 bool measures(const std::optional<std::string>& value) {
   const TemporaryFolder folder;
-  wire::ProductTable table{.threads = 1, .products = {{.product = {.rows = 512, .inner = 768, .columns = 3072}}}};
+  wire::ProductTable table{.threads = 1, .products = {{.work = {.rows = 512, .inner = 768, .columns = 3072}}}};
   folder.write(text("out/", wire::kProductsFile), wire::print_product_table(table));
   table.products.front().kernel = wire::ProductKernel::kOneDnn;
   folder.write("measured", wire::print_product_table(table));

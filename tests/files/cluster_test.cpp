@@ -45,6 +45,7 @@ TEST_CASE("a cluster that is written reads back the same, to the last bit") {
                                  .memory = Bytes(static_cast<int64_t>(random() >> 20) + 1),
                                  .compute = FlopsPerSecond(unit(random) * 1e14),
                                  .convolution = FlopsPerSecond(i % 2 * unit(random) * 1e14),
+                                 .winograd = FlopsPerSecond(i % 5 * unit(random) * 1e14),
                                  .attention = FlopsPerSecond(i % 3 * unit(random) * 1e14),
                                  .memory_bandwidth = BytesPerSecond(unit(random) * 1e12),
                                  .weight_bandwidth = BytesPerSecond(i % 2 * unit(random) * 1e12),

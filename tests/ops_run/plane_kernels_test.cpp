@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
@@ -9,12 +10,15 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "runtime/kernels/batch_norm.h"
 #include "runtime/kernels/convolution.h"
+#include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/max_pool.h"
 #include "runtime/kernels/region.h"
 #include "runtime/kernels/windows.h"
+#include "runtime/kernels/winograd.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -26,12 +30,26 @@ struct PlaneCase {
   Pair size, kernel, strides, pads, dilations;
 };
 // Few windows and many, pointwise with few places and many, strided, in unequal directions, of one sample.
-constexpr PlaneCase kPlanes[] = {
-    {3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {2, 8, 12, {7, 6}, {3, 2}, {2, 1}, {1, 0}, {1, 2}},
-    {4, 64, 96, {2, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {2, 6, 10, {9, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
-    {3, 16, 8, {5, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},    {2, 16, 8, {8, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
-    {1, 16, 32, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},   {2, 4, 6, {3, 3}, {1, 1}, {1, 1}, {1, 2}, {1, 1}},
-    {2, 128, 160, {4, 4}, {5, 5}, {3, 3}, {2, 2}, {1, 1}}, {2, 3, 8, {20, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {2, 8, 12, {7, 6}, {3, 2}, {2, 1}, {1, 0}, {1, 2}},
+                                 {4, 64, 96, {2, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {2, 6, 10, {9, 9}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                 {3, 16, 8, {5, 4}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                 {2, 16, 8, {8, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
+                                 {1, 16, 32, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+                                 {2, 4, 6, {3, 3}, {1, 1}, {1, 1}, {1, 2}, {1, 1}},
+                                 {2, 128, 160, {4, 4}, {5, 5}, {3, 3}, {2, 2}, {1, 1}},
+                                 {2, 3, 8, {20, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 // For Winograd's method: lines of one tile to three vectors, uneven sizes, all pads,
+                                 // several blocks, channels that fill no vector, no panel and no group of rows.
+                                 {3, 5, 7, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {5, 4, 9, {7, 3}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+                                 {9, 6, 6, {2, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {2, 12, 4, {6, 5}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},
+                                 {3, 8, 16, {17, 15}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
+                                 {1, 70, 37, {30, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {4, 130, 96, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
 
 at::Tensor random_planes(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
@@ -73,6 +91,41 @@ TEST_CASE("convolutions of planes and both their gradients are those in float64"
     for (int share = 1; share < 3; ++share) add_convolution_weight_gradient(sum, gradient, x, w, geometry);
     CHECK(relative_difference(sum, of_w * 3) < 4e-6);
   }
+}
+
+TEST_CASE("the number of threads changes no bit of a convolution by Winograd's method") {
+  const c10::InferenceMode no_autograd;
+  const PlaneCase& c = {2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
+  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+  const at::Tensor w = random_planes({c.results, c.channels, 3, 3}, 2);
+  const at::Tensor gradient = random_planes({c.samples, c.results, c.size[0], c.size[1]}, 3);
+  std::vector<at::Tensor> results[2];
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    results[threads - 1] = {convolution(x, w, {}, geometry), convolution_input_gradient(gradient, x, w, geometry),
+                            convolution_weight_gradient(gradient, x, w, geometry)};
+  }
+  at::set_num_threads(before);
+  for (size_t i = 0; i < results[0].size(); ++i) CHECK(results[0][i].equal(results[1][i]));
+}
+
+TEST_CASE("a table of kernels decides between Winograd's method and the others, and by the rule many are the former") {
+  if (!has_winograd()) return;
+  const wire::Convolution wide{wire::ConvolutionPass::kForward, 8, 64, 64, 16, 16, 1, 1};
+  CHECK(wire::fits_winograd(wide));
+  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd);
+  take_measured_kernels(wire::print_product_table(
+      {.threads = at::get_num_threads(), .convolutions = {{wide, wire::ConvolutionKernel::kDirect}}}));
+  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kDirect);
+  const at::Tensor x = random_planes({8, 64, 16, 16}, 1), w = random_planes({64, 64, 3, 3}, 2);
+  const Pair one = {1, 1};
+  const at::Tensor direct = convolution(x, w, {}, {one, one, one});
+  take_measured_kernels({});
+  const at::Tensor winograd = convolution(x, w, {}, {one, one, one});
+  CHECK_FALSE(winograd.equal(direct));
+  CHECK(relative_difference(winograd, direct.to(at::kDouble)) < 2e-6);
 }
 
 TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {

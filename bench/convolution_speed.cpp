@@ -1,0 +1,84 @@
+// The passes of 3x3 convolutions by Winograd's method, against what computes the others: LibTorch or products of
+// windows.
+//
+//     build/release/bench/convolution_speed
+//
+// One thread. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition, so
+// that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/kernels/convolution.h"
+#include "runtime/kernels/winograd.h"
+#include "runtime/profiling/measure_rates.h"
+#include "support/units.h"
+
+using namespace graphpipe;
+using wire::ConvolutionKernel;
+using wire::ConvolutionPass;
+
+namespace {
+
+struct Layer {
+  const char* name;
+  int64_t samples, channels, results, size;
+};
+// Of networks for pictures of 224x224, of a U-Net for 128x128, and of small ones.
+constexpr Layer kLayers[] = {
+    {"ResNet, first stage", 8, 64, 64, 56},    {"ResNet, second stage", 8, 128, 128, 28},
+    {"ResNet, third stage", 8, 256, 256, 14},  {"ResNet, last stage", 8, 512, 512, 7},
+    {"U-Net, outermost", 4, 64, 64, 128},      {"U-Net, decoder", 4, 256, 128, 64},
+    {"ResNet of 64x64, first", 8, 64, 64, 16}, {"ResNet of 64x64, second", 8, 128, 128, 8},
+    {"small, 32 channels", 8, 32, 32, 32},     {"small, 16 channels", 8, 16, 16, 32},
+    {"small, 8 channels", 8, 8, 8, 16},        {"one sample, 64 channels", 1, 64, 64, 16},
+};
+
+struct Seconds {
+  double direct = kInfinity, winograd = kInfinity;
+};
+
+Seconds seconds_of_pass(const wire::Convolution& of) {
+  constexpr int kRounds = 5;
+  const auto direct = runtime::convolution_call(of, ConvolutionKernel::kDirect),
+             winograd = runtime::convolution_call(of, ConvolutionKernel::kWinograd);
+  Seconds seconds;
+  for (int i = 0; i < kRounds; ++i) {
+    seconds.direct = std::min(seconds.direct, runtime::seconds_of(direct));
+    seconds.winograd = std::min(seconds.winograd, runtime::seconds_of(winograd));
+  }
+  return seconds;
+}
+
+void print_layer(const Layer& layer) {
+  Seconds sum{0, 0};
+  std::printf("| %s | %ld x %ld to %ld, %ldx%ld |", layer.name, layer.samples, layer.channels, layer.results,
+              layer.size, layer.size);
+  for (const ConvolutionPass pass :
+       {ConvolutionPass::kForward, ConvolutionPass::kInputGradient, ConvolutionPass::kWeightGradient}) {
+    const wire::Convolution of{pass, layer.samples, layer.channels, layer.results, layer.size, layer.size, 1, 1};
+    const auto products =
+        static_cast<double>(2 * 9 * layer.samples * layer.channels * layer.results * layer.size * layer.size);
+    const Seconds seconds = seconds_of_pass(of);
+    sum.direct += seconds.direct;
+    sum.winograd += seconds.winograd;
+    std::printf(" %.0f, %.0f |", products / seconds.direct / 1e9, products / seconds.winograd / 1e9);
+  }
+  std::printf(" %.2f |\n", sum.direct / sum.winograd);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main() {
+  at::set_num_threads(1);
+  if (!runtime::has_winograd()) {
+    std::fprintf(stderr, "convolution_speed: this processor has no vectors of eight floats\n");
+    return 1;
+  }
+  std::printf("| layer | samples x channels, size | forward, GFLOP/s | input gradient | weight gradient | ratio |\n");
+  std::printf("|---|---|---|---|---|---|\n");
+  for (const Layer& layer : kLayers) print_layer(layer);
+}

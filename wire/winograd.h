@@ -1,0 +1,75 @@
+#pragma once
+// How the runtime goes over the tiles of a 3x3 convolution by Winograd's method, F(2x2, 3x3) (Lavin & Gray, Fast
+// Algorithms for Convolutional Neural Networks, CVPR 2016): a tile of 2x2 results is made of 4x4 elements in 16
+// products of transformed elements and weights instead of 36. The compiler keeps the memory free that it takes, so both
+// know how much of the tiles is in memory at a time. A function of the shape alone.
+
+#include <algorithm>
+#include <cstdint>
+
+namespace graphpipe::wire {
+
+/// One pass. Forward and input gradient read planes of `inner` channels and make planes of `rows` channels, which are
+/// those that are tiled. The weight gradient reads both: `inner` channels of x, and `rows` channels of the result's
+/// gradient, which are tiled.
+struct WinogradShape {
+  int64_t samples = 0, inner = 0, rows = 0;
+  /// Of the tiled planes.
+  int64_t height = 0, width = 0;
+};
+
+/// The values of a transformed tile.
+inline constexpr int64_t kTileValues = 16;
+/// Tiles are transformed in vectors of eight, and multiplied in panels of sixteen.
+inline constexpr int64_t kTilesOfVector = 8, kTilesOfPanel = 16;
+
+/// A vector holds eight tiles of one line of tiles, or all tiles of several lines where those are short.
+struct WinogradTiles {
+  /// Lines of tiles of one sample, and of all; tiles of a line.
+  int64_t lines_of_sample = 0, lines = 0, tiles = 0;
+  /// The places that a line has in a vector, and the lines of a vector; the vectors of a line that fills one.
+  int64_t places = kTilesOfVector, lines_of_vector = 1, vectors_of_line = 1;
+  int64_t vectors = 0;
+  /// Panels that are in memory at a time.
+  int64_t panels_of_block = 0;
+};
+
+constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
+  // Half of the smallest second-level cache of a core. Fewer panels would read the weights too often.
+  constexpr int64_t kBlockBytes = 256 * 1024, kFewestPanels = 4;
+  WinogradTiles tiles{.lines_of_sample = (shape.height + 1) / 2, .tiles = (shape.width + 1) / 2};
+  tiles.lines = shape.samples * tiles.lines_of_sample;
+  if (tiles.tiles <= kTilesOfVector / 2) {
+    tiles.places = 1;
+    while (tiles.places < tiles.tiles) tiles.places *= 2;
+    tiles.lines_of_vector = kTilesOfVector / tiles.places;
+    tiles.vectors = (tiles.lines + tiles.lines_of_vector - 1) / tiles.lines_of_vector;
+  } else {
+    tiles.vectors_of_line = (tiles.tiles + kTilesOfVector - 1) / kTilesOfVector;
+    tiles.vectors = tiles.lines * tiles.vectors_of_line;
+  }
+  constexpr int64_t kBytesOfPanel = kTileValues * kTilesOfPanel * static_cast<int64_t>(sizeof(float));
+  const int64_t panels = (tiles.vectors + 1) / 2;
+  const int64_t fitting = kBlockBytes / (kBytesOfPanel * (shape.inner + shape.rows));
+  tiles.panels_of_block = std::min(panels, std::max(kFewestPanels, fitting));
+  return tiles;
+}
+
+/// Channels are multiplied in whole panels too.
+constexpr int64_t whole_panels(int64_t channels) {
+  return (channels + kTilesOfPanel - 1) / kTilesOfPanel * kTilesOfPanel;
+}
+
+/// Each value's matrix begins on another cache line: were the distance a multiple of a page, all would share one set of
+/// the first-level cache.
+inline constexpr int64_t kFloatsBetweenValues = 16;
+
+/// The floats of a pass beside its operands and result: transformed weights, and of a block the transformed elements
+/// and the products.
+constexpr int64_t winograd_floats(const WinogradShape& shape) {
+  const int64_t inner = whole_panels(shape.inner);
+  const int64_t tiles = winograd_tiles(shape).panels_of_block * kTilesOfPanel;
+  return kTileValues * (shape.rows * inner + tiles * (inner + shape.rows) + 3 * kFloatsBetweenValues);
+}
+
+}  // namespace graphpipe::wire
