@@ -1,12 +1,10 @@
 // The passes of 3x3 convolutions by Winograd's method, against what computes the others: LibTorch or products of
 // windows.
 //
-//     build/release/bench/convolution_speed
+//     taskset -c 1 build/release/bench/convolution_speed
 //
-// One thread. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition, so
+// On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition, so
 // that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -73,7 +71,6 @@ void print_layer(const Layer& layer) {
 }  // namespace
 
 int main() {
-  at::set_num_threads(1);
   if (!runtime::has_winograd()) {
     std::fprintf(stderr, "convolution_speed: this processor has no vectors of eight floats\n");
     return 1;
