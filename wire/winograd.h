@@ -35,8 +35,9 @@ struct WinogradTiles {
 };
 
 constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
-  // Half of the smallest second-level cache of a core. Fewer panels would read the weights too often.
-  constexpr int64_t kBlockBytes = 256 * 1024, kFewestPanels = 4;
+  // Half of the smallest second-level cache of a core, and no more than the elements and results that are not
+  // transformed. Fewer panels would read weights too often that fill such a cache themselves.
+  constexpr int64_t kBlockBytes = 256 * 1024, kPanelsOfLargeWeights = 4, kLargeWeights = 64 * 64, kExpansion = 4;
   WinogradTiles tiles{.lines_of_sample = (shape.height + 1) / 2, .tiles = (shape.width + 1) / 2};
   tiles.lines = shape.samples * tiles.lines_of_sample;
   if (tiles.tiles <= kTilesOfVector / 2) {
@@ -50,8 +51,9 @@ constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
   }
   constexpr int64_t kBytesOfPanel = kTileValues * kTilesOfPanel * static_cast<int64_t>(sizeof(float));
   const int64_t panels = (tiles.vectors + 1) / 2;
-  const int64_t fitting = kBlockBytes / (kBytesOfPanel * (shape.inner + shape.rows));
-  tiles.panels_of_block = std::min(panels, std::max(kFewestPanels, fitting));
+  const int64_t fitting = std::min(kBlockBytes / (kBytesOfPanel * (shape.inner + shape.rows)), panels / kExpansion);
+  const int64_t fewest = shape.inner * shape.rows >= kLargeWeights ? kPanelsOfLargeWeights : 1;
+  tiles.panels_of_block = std::min(panels, std::max(fewest, fitting));
   return tiles;
 }
 
