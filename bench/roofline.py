@@ -1,5 +1,6 @@
 """What no program on this core can beat: the products of a training step at the best rate that oneDNN or BLAS reaches here,
-and the bytes of everything else at the bandwidth of a copy.
+and the bytes of everything else at the bandwidth of a copy. Only Winograd's method needs fewer products than convolutions
+are defined by.
 
 The products are those of PyTorch's eager step (torch.utils.flop_counter); the bytes are the operands and results of all its
 other operators that are not views, the optimizer's included.
