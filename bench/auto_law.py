@@ -5,7 +5,7 @@
     python3 bench/auto_law.py --models candle_uno --devices 6 --fix micro-batch
 
 For each model, number of devices and batch it plans with all parameters free and then with each of them fixed to several values
-around what the free plan has, and prints the cells where a fixed one is faster. The time of a step is the simulated one.
+around what the free plan has (memory to parts of that of the devices), and prints the cells where a fixed one is faster. The time of a step is the simulated one.
 """
 
 import argparse
@@ -32,6 +32,8 @@ SAMPLES = {"mmt": (16, 10), "dlrm": (128, 100), "candle_uno": (128, 100), "case_
            "llava_7b": (16, 10), "whisper_large_v3": (32, 25), "sd15_unet": (32, 25), "dlrm_criteo": (8192, 5000), "two_towers": (1024, 700)}
 PRESETS = {"mmt": "summit", "dlrm": "summit", "candle_uno": "summit", "case_study": "summit", "clip_vit_l14": "summit", "sd15_unet": "summit"}
 ODD_SIZES = (3, 12, 77)
+# A plan for devices with less memory is one for those with all of it too.
+PARTS_OF_MEMORY = (0.9, 0.8, 0.65, 0.5, 0.35)
 ROUNDING = 1e-9
 
 
@@ -72,6 +74,7 @@ def fixed_flags(kinds: list, free: dict, devices: int, batch: int) -> list:
     values = {"micro-batch": micro_batches(free, batch),
               "stages": sorted({n for n in (1, stages // 2, stages - 1, stages, stages + 1, 2 * stages) if 1 <= n <= devices}),
               "policy": ["1f1b", "gpipe"],
+              "memory": [int(free["machine"]["memory_bytes"] * part) for part in PARTS_OF_MEMORY],
               "devices": [n for n in (devices // 2, devices - 1) if n >= 1]}
     return [[f"--{kind}", str(value)] for kind in kinds for value in values[kind]]
 
@@ -120,7 +123,7 @@ def main() -> None:
     parser.add_argument("--program", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--models", nargs="+", choices=SAMPLES, default=list(SAMPLES))
     parser.add_argument("--devices", nargs="+", type=int, default=[4, 6, 8, 16, 32])
-    parser.add_argument("--fix", nargs="+", choices=("micro-batch", "stages", "policy", "devices"), default=["micro-batch", "stages", "devices"])
+    parser.add_argument("--fix", nargs="+", choices=("micro-batch", "stages", "policy", "devices", "memory"), default=["micro-batch", "stages", "devices"])
     parser.add_argument("--usual-batch", action="store_true", help="only the batch of the papers, not one more")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--save", metavar="FILE")
