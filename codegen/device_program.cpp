@@ -4,7 +4,6 @@
 #include <array>
 
 #include "codegen/loss_updates.h"
-#include "codegen/stage_library.h"
 #include "codegen/table_text.h"
 #include "ops/emit_helpers.h"
 #include "support/check.h"
@@ -170,47 +169,57 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
 
 std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena, const FirstLines& first) {
   const std::string name = device_name(rank);
-  std::vector<std::string> actions, entries;
-  std::string includes = text("#include \"programs/", name, ".h\"\n\n#include \"programs/plan.h\"\n");
+  std::vector<std::string> actions;
   for (const wire::ActionRow& row : ranks.programs[rank]->actions) actions.push_back(action_row(row));
-  for (StageId stage : ranks.stages[rank]) {
-    includes += text("#include \"", stage_folder(stage), "/functions.h\"\n");
-    entries.push_back(text("&stage", stage, "::entry"));
-  }
-  std::string body = includes +
-                     "\nnamespace pipeline {\nnamespace {\n\nusing enum graphpipe::wire::ActionOp;\nusing enum "
-                     "graphpipe::wire::Stream;\n\n";
+  // Named, because the tables of many devices are compiled as one file (cmake_project.cpp).
+  const std::string tables = text("tables_of_", name);
+  std::string body =
+      text("#include \"programs/", name, ".h\"\n\n#include \"programs/plan.h\"\n\n", "namespace pipeline {\nnamespace ",
+           tables, " {\n\nusing enum graphpipe::wire::ActionOp;\nusing enum graphpipe::wire::Stream;\n\n");
   body += "// op, stream, stage, replica, samples [first, last), edge, peer replica, slot, version, overlaps next\n";
-  body += array_text("graphpipe::wire::ActionRow", "kActions", actions) + "\n";
-  body += array_text("const graphpipe::runtime::StageEntry*", "kHeld", entries) + "\n}  // namespace\n\n";
-  body += text("const graphpipe::runtime::DeviceProgram ", name, " = {", rank, ", &plan, ",
-               span_text("kActions", actions.size()), ", ", span_text("kHeld", entries.size()), ", ", arena.count,
+  body += array_text("graphpipe::wire::ActionRow", "kActions", actions) + text("\n}  // namespace ", tables);
+  body += text("\n\nconst graphpipe::runtime::DeviceProgram ", name, " = {", rank, ", &plan, ",
+               span_text(text(tables, "::kActions"), actions.size()), ", {}, ", arena.count,
                "};\n\n}  // namespace pipeline\n");
+  std::string stages;
+  for (StageId stage : ranks.stages[rank])
+    stages += text("namespace stage", stage, " {\nextern const graphpipe::runtime::StageEntry entry;\n}\n");
   const std::string header = text(
       "#pragma once\n#include \"runtime/main.h\"\n\nnamespace pipeline {\n\nextern const "
       "graphpipe::runtime::DeviceProgram ",
-      name, ";\n\n}\n");
-  const std::string main =
-      text("#include \"programs/", name,
-           ".h\"\n\nint main(int argc, char** argv) { return graphpipe::runtime::run_device(pipeline::", name,
-           ", argc, argv); }\n");
+      name, ";\n// The stages that it holds.\n", stages, "\n}\n");
+  const std::string main = text("#include \"programs/", name, ".h\"\n\nint main(int argc, char** argv) {\n",
+                                held_array("stages", ranks, rank), "  return graphpipe::runtime::run_device(",
+                                linked_program("stages", ranks, rank), ", argc, argv);\n}\n");
   return {{text("programs/", name, ".h"), first.of_model + header},
           {text("programs/", name, ".cpp"), first.of_plan + body},
           {text("programs/", name, "_main.cpp"), first.of_model + main}};
 }
 
+std::string held_array(std::string_view name, const Ranks& ranks, size_t rank) {
+  std::string entries;
+  for (StageId stage : ranks.stages[rank])
+    entries += text(entries.empty() ? "" : ", ", "&pipeline::stage", stage, "::entry");
+  return text("  const graphpipe::runtime::StageEntry* const ", name, "[] = {", entries, "};\n");
+}
+
+std::string linked_program(std::string_view name, const Ranks& ranks, size_t rank) {
+  return text("{&pipeline::", device_name(rank), ", ", name, ", ", ranks.stages[rank].size(), "}");
+}
+
 SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
                              const std::string& first_line) {
-  std::string includes, list;
+  std::string includes, arrays, list;
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
+    const std::string stages = text("stages", rank);
     includes += text("#include \"programs/", device_name(rank), ".h\"\n");
-    list += text(rank ? ", " : "", "&pipeline::", device_name(rank));
+    arrays += held_array(stages, ranks, rank);
+    list += text(rank ? ", " : "", linked_program(stages, ranks, rank));
   }
-  return {
-      text("programs/", name, "_main.cpp"),
-      text(first_line, includes,
-           "\nint main(int argc, char** argv) {\n  const graphpipe::runtime::DeviceProgram* const programs[] = {", list,
-           "};\n  return graphpipe::runtime::", run, "(programs, ", ranks.programs.size(), ", argc, argv);\n}\n")};
+  return {text("programs/", name, "_main.cpp"),
+          text(first_line, includes, "\nint main(int argc, char** argv) {\n", arrays,
+               "  const graphpipe::runtime::LinkedProgram programs[] = {", list,
+               "};\n  return graphpipe::runtime::", run, "(programs, ", ranks.programs.size(), ", argc, argv);\n}\n")};
 }
 
 }  // namespace graphpipe::codegen

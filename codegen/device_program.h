@@ -26,6 +26,11 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
 /// programs/device<rank>.h, .cpp and _main.cpp. `arena` 0: unknown.
 std::vector<SourceFile> write_device_program(const Ranks& ranks, size_t rank, Bytes arena, const FirstLines& first);
 
+/// A line of a main function: the array `name` of the stages that the device holds.
+std::string held_array(std::string_view name, const Ranks& ranks, size_t rank);
+/// The initialiser of its LinkedProgram (runtime/main.h) with that array.
+std::string linked_program(std::string_view name, const Ranks& ranks, size_t rank);
+
 /// programs/<name>_main.cpp of an executable that contains the programs of all ranks; `run`, a function of
 /// runtime/main.h, is called with them.
 SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,

@@ -1,5 +1,6 @@
 #include "codegen/mark_table.h"
 
+#include "codegen/device_program.h"
 #include "codegen/table_text.h"
 
 namespace graphpipe::codegen {
@@ -11,7 +12,7 @@ size_t MarkTable::add(ir::NodeId node, ir::Phase phase) {
   return place->second;
 }
 
-SourceFile write_profile_main(const MarkTable& table, const std::string& first_line) {
+SourceFile write_profile_main(const MarkTable& table, const Ranks& ranks, const std::string& first_line) {
   std::vector<std::string> rows;
   for (const Mark& mark : table.marks())
     rows.push_back(text("{", mark.node, ", ", static_cast<int>(mark.phase), ", ", mark.passes, "}"));
@@ -20,7 +21,8 @@ SourceFile write_profile_main(const MarkTable& table, const std::string& first_l
       text(first_line, "#include \"programs/device0.h\"\n#include \"runtime/profiling/profile.h\"\n\nnamespace {\n\n",
            "// forward node, function (forward, input gradient, weight gradient), passes\n",
            array_text("graphpipe::runtime::MarkRow", "kMarks", rows), "\n}  // namespace\n\n",
-           "int main(int argc, char** argv) {\n  return graphpipe::runtime::run_profile(pipeline::device0, ",
+           "int main(int argc, char** argv) {\n", held_array("stages", ranks, 0),
+           "  return graphpipe::runtime::run_profile(", linked_program("stages", ranks, 0), ", ",
            span_text("kMarks", rows.size()), ", argc, argv);\n}\n")};
 }
 

@@ -10,6 +10,8 @@
 
 namespace graphpipe::codegen {
 
+struct Ranks;
+
 struct Mark {
   /// A forward node: the marked node itself, or the one that it serves.
   ir::NodeId node;
@@ -33,6 +35,6 @@ class MarkTable {
 inline constexpr const char* kProfileMain = "programs/profile_main.cpp";
 
 /// The main function of the profiling program, over the first device's program.
-SourceFile write_profile_main(const MarkTable& table, const std::string& first_line);
+SourceFile write_profile_main(const MarkTable& table, const Ranks& ranks, const std::string& first_line);
 
 }  // namespace graphpipe::codegen

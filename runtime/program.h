@@ -7,10 +7,10 @@
 #include <span>
 
 #include "wire/action.h"
+#include "wire/default_optimizer.h"
 #include "wire/element_type.h"
 #include "wire/id_bounds.h"
 #include "wire/loss.h"
-#include "wire/optimizers.h"
 #include "wire/training.h"
 
 namespace at {
@@ -253,7 +253,7 @@ struct DeviceProgram {
   int32_t device = 0;
   const PlanTable* plan = nullptr;
   std::span<const wire::ActionRow> actions;
-  /// The stages that this device holds.
+  /// The stages that this device holds; generated tables leave them to main functions (LinkedProgram).
   std::span<const StageEntry* const> stages;
   /// Size of the memory block in which the plan has placed the tensors of a step; 0: not placed.
   int64_t arena_bytes = 0;

@@ -6,12 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "wire/default_optimizer.h"
 #include "wire/run/optimizer.h"
 
 namespace graphpipe::wire {
-
-/// Where nothing is said.
-inline constexpr const char* kDefaultOptimizer = "sgd";
 
 /// The numbers of an update. An optimizer reads those that its entry names.
 struct OptimizerNumbers {

@@ -15,6 +15,7 @@
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/check_weights.h"
 #include "runtime/executor/evaluation_executors.h"
+#include "runtime/executor/link_programs.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/executor/trained_groups.h"
 #include "runtime/io/folder.h"
@@ -454,34 +455,36 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   return code_of_end(complete, found_at_end, has_launcher);
 }
 
-const DeviceProgram& program_of_rank(std::span<const DeviceProgram* const> programs, const wire::RunOptions& options) {
+const DeviceProgram& program_of_rank(const std::vector<DeviceProgram>& programs, const wire::RunOptions& options) {
   const std::optional<int32_t> rank = find_rank(options);
   if (!rank && programs.size() > 1)
     fail(Code::kUsage, text("which of the ", programs.size(), " ranks this is, neither a flag nor a launcher says"),
          "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
   const auto index = static_cast<size_t>(rank.value_or(0));
   if (index == programs.size() && options.optimizer.staleness)
-    return *programs.front();  // the server uses the same tables
+    return programs.front();  // the server uses the same tables
   if (index >= programs.size())
     fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
          text("start ", programs.size(), " ranks"));
-  return *programs[index];
+  return programs[index];
 }
 
 }  // namespace
 
-int run_device(const DeviceProgram& program, int argc, char** argv) {
+int run_device(const LinkedProgram& linked, int argc, char** argv) {
+  const std::vector<DeviceProgram> program = link_programs({&linked, 1});
   return run_chosen(
-      *program.plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program; }, argc, argv);
+      *program.front().plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program.front(); }, argc,
+      argv);
 }
 
-int run_rank(const DeviceProgram* const* first, int count, int argc, char** argv) {
+int run_rank(const LinkedProgram* first, int count, int argc, char** argv) {
   GP_CHECK(count >= 1);
-  const std::span<const DeviceProgram* const> programs(first, static_cast<size_t>(count));
+  const std::vector<DeviceProgram> programs = link_programs({first, static_cast<size_t>(count)});
   const auto choose = [&](const wire::RunOptions& options) -> const DeviceProgram& {
     return program_of_rank(programs, options);
   };
-  return run_chosen(*programs.front()->plan, choose, argc, argv);
+  return run_chosen(*programs.front().plan, choose, argc, argv);
 }
 
 }  // namespace graphpipe::runtime

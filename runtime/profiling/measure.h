@@ -7,6 +7,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/profiling/profile.h"
+#include "runtime/program.h"
 #include "runtime/transport/channel.h"
 #include "wire/run_options.h"
 

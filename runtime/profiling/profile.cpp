@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/error.h"
+#include "runtime/executor/link_programs.h"
 #include "runtime/launch/pin_to_cores.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/run_main.h"
@@ -71,7 +72,8 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
 
 }  // namespace
 
-int run_profile(const DeviceProgram& program, std::span<const MarkRow> marks, int argc, char** argv) {
+int run_profile(const LinkedProgram& linked, std::span<const MarkRow> marks, int argc, char** argv) {
+  const DeviceProgram program = link_programs({&linked, 1}).front();
   return run_main(
       *program.plan, argc, argv, [&](const wire::RunOptions& options) { measure(program, marks, options); },
       [] { return std::string("in the profiling program"); });

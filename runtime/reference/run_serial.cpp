@@ -7,6 +7,7 @@
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/check_weights.h"
+#include "runtime/executor/link_programs.h"
 #include "runtime/executor/trained_groups.h"
 #include "runtime/io/folder.h"
 #include "runtime/kernels/kernel_choice.h"
@@ -156,10 +157,9 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
 
 }  // namespace
 
-int run_serial(const DeviceProgram* const* first, int count, int argc, char** argv) {
+int run_serial(const LinkedProgram* first, int count, int argc, char** argv) {
   GP_CHECK(count >= 1);
-  std::vector<DeviceProgram> programs;
-  for (const DeviceProgram* program : std::span(first, static_cast<size_t>(count))) programs.push_back(*program);
+  const std::vector<DeviceProgram> programs = link_programs({first, static_cast<size_t>(count)});
   Ending ending;
   const int code = run_main(
       *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { ending = run(programs, options); },

@@ -59,6 +59,10 @@ int wait_for(pid_t pid, double seconds) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+LinkedProgram linked(const DeviceProgram& program) {
+  return {&program, program.stages.data(), static_cast<int>(program.stages.size())};
+}
+
 }  // namespace
 
 ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std::string& folder,
@@ -77,7 +81,7 @@ ProcessGroup::ProcessGroup(const std::vector<DeviceProgram>& programs, const std
     if (rank == 0) own.insert(own.end(), {"--listen-fd", std::to_string(listener.get())});
     pids_.push_back(spawn(out_path(folder, run_, rank), own, [&](int argc, char** argv) {
       if (in_child) in_child(rank);
-      return run_device(programs[rank], argc, argv);
+      return run_device(linked(programs[rank]), argc, argv);
     }));
   }
 }
@@ -112,8 +116,8 @@ RunEnd run_serial_process(const std::vector<DeviceProgram>& programs, const std:
                           std::vector<std::string> arguments, const std::string& output) {
   arguments.insert(arguments.end(), {"--folder", folder});
   const std::string path = out_path(folder, next_run++, 0);
-  std::vector<const DeviceProgram*> all;
-  for (const DeviceProgram& program : programs) all.push_back(&program);
+  std::vector<LinkedProgram> all;
+  for (const DeviceProgram& program : programs) all.push_back(linked(program));
   const auto count = static_cast<int>(all.size());
   const pid_t pid = spawn(
       path, arguments, [&](int argc, char** argv) { return run_serial(all.data(), count, argc, argv); }, output);
