@@ -21,7 +21,8 @@ struct Plan {
   ModelSpec spec;
   /// The measured profile that it was priced with, named like the model; empty for analytic costs.
   ModelText profile;
-  /// SHA-256 as 64 lower-case hex digits of what the plan was made from; empty where there was no such file.
+  /// SHA-256 as 64 lower-case hex digits of what the plan was made from: the model, the cluster as it stands below, and
+  /// the file of the profile. Empty where there was none, or nothing is known of it.
   std::string model_digest, cluster_digest, profile_digest;
   /// Samples of one step.
   Samples batch{1};

@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <vector>
 
 #include "driver/cli/usage.h"
+#include "driver/launch/digest.h"
 #include "driver/launch/linked_file.h"
 #include "driver/pipeline/model_spec.h"
+#include "files/cluster.h"
 #include "files/plan.h"
 #include "partitioner/planner.h"
 #include "passes/losses/registry.h"
+#include "scheduler/policies/list_rule.h"
 #include "scheduler/policies/policies.h"
 
 namespace graphpipe::driver {
@@ -103,6 +109,18 @@ Status check_labels(const ir::Plan& given, const ir::PlanGraph& priced) {
   return Ok{};
 }
 
+std::string machines_digest(const ir::Cluster& cluster) { return sha256_of_text(files::print_cluster(cluster)); }
+
+std::optional<Diagnostic> edited_machines(const ir::Plan& plan) {
+  if (plan.cluster_digest.empty() || plan.cluster_digest == machines_digest(plan.cluster)) return std::nullopt;
+  return Diagnostic{.code = Code::kBadPlan,
+                    .severity = Severity::kNote,
+                    .origin = ModelText("cluster"),
+                    .message = text("the plan's machines have other numbers than those that it was made for: ",
+                                    "times are those of the new numbers, stages and order those for the old ones"),
+                    .hint = "`graphpipe plan MODEL --cluster FILE` plans for machines of such numbers"};
+}
+
 Diagnostics of_file(Diagnostics problems, const std::string& path) {
   for (Diagnostic& problem : problems)
     if (problem.origin.empty()) problem.origin = ModelText(path);
@@ -123,10 +141,96 @@ wire::SampleRange said_range(const ir::Plan& plan, const ir::Action& action) {
   return {first + action.replica * samples / replicas, first + (action.replica + 1) * samples / replicas};
 }
 
+constexpr const char* kEditHint = "remove the plan's schedule, so that the policy orders it anew, or write back the ";
+
+/// The forwards and backwards of the replica of a stage, in the order of its device.
+using PassOps = std::vector<ir::ActionOp>;
+
+std::map<ir::StageId, PassOps> passes_of(const ir::Program& program) {
+  std::map<ir::StageId, PassOps> passes;
+  for (const ir::Action& action : program.actions)
+    if (action.op == ir::ActionOp::kForward || action.op == ir::ActionOp::kBackward)
+      passes[ir::StageId(static_cast<size_t>(action.stage))].push_back(action.op);
+  return passes;
+}
+
+/// Whether they are what the policy kfkb makes of this k, after as many forwards as these begin with.
+bool alternate_by(const PassOps& ops, int64_t k) {
+  const auto count = [&](ir::ActionOp op) { return static_cast<size_t>(std::ranges::count(ops, op)); };
+  const std::vector<ir::Action> forwards(count(ir::ActionOp::kForward), {.op = ir::ActionOp::kForward}),
+      backwards(count(ir::ActionOp::kBackward), {.op = ir::ActionOp::kBackward});
+  const auto warm_up = std::ranges::find(ops, ir::ActionOp::kBackward) - ops.begin();
+  const auto list = scheduler::action_list(forwards, backwards, {.warm_up = warm_up, .k = k});
+  return std::ranges::equal(list, ops, {}, &ir::Action::op);
+}
+
+/// The k that leads to this order; nothing for one that was written by hand. A round at the end may be cut short, so it
+/// shows in the first backwards or in the forwards behind them.
+std::optional<int64_t> shown_k(const PassOps& ops) {
+  const auto backward = std::ranges::find(ops, ir::ActionOp::kBackward);
+  const auto forward = std::find(backward, ops.end(), ir::ActionOp::kForward);
+  const auto next = std::find(forward, ops.end(), ir::ActionOp::kBackward);
+  for (const int64_t k : {forward - backward, next - forward})
+    if (k > 0 && alternate_by(ops, k)) return k;
+  return std::nullopt;
+}
+
+Diagnostic other_samples(const ir::Plan& plan, int64_t found) {
+  const bool drains = plan.drain_every > 1;
+  return {.code = Code::kBadPlan,
+          .origin = ModelText(drains ? "batch, drain_every" : "batch"),
+          .message = text("the plan's schedule is of ", found, " samples, which are not ",
+                          drains ? text(plan.drain_every, " batches of ") : std::string(), plan.batch),
+          .hint = text(kEditHint, "number")};
+}
+
+/// Whether the schedule is of as many samples, and repeats the forwards of those stages, as the plan says.
+Status check_extent(const ir::Plan& plan) {
+  int64_t samples = 0;
+  IdSet<ir::StageId> repeated(plan.assignment.choice.size()), trained(plan.assignment.choice.size());
+  for (const ir::Program& program : plan.schedule->programs)
+    for (const ir::Action& action : program.actions) {
+      const auto stage = static_cast<size_t>(action.stage);
+      if (!ir::is_compute(action.op) || stage >= plan.assignment.choice.size()) continue;
+      samples = std::max(samples, action.range.last);
+      if (action.op == ir::ActionOp::kRecompute) repeated.insert(ir::StageId(stage));
+      else if (action.op != ir::ActionOp::kForward) trained.insert(ir::StageId(stage));
+    }
+  if (samples != plan.batch.count * plan.drain_every) return other_samples(plan, samples);
+  for (const ir::StageId stage : ids<ir::StageId>(plan.assignment.choice.size())) {
+    const bool said = plan.assignment.choice[stage].recompute, found = repeated.contains(stage);
+    if (said == found || !trained.contains(stage)) continue;
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(text("stages[", stage, "].recompute")),
+                      .message = text("it is ", said ? "true" : "false", ", and the plan's schedule ",
+                                      found ? "repeats forwards" : "repeats no forward", " of the stage"),
+                      .hint = text(kEditHint, "field")};
+  }
+  return Ok{};
+}
+
+/// Of schedules of kfkb.
+Status check_rounds(const ir::Plan& plan) {
+  if (plan.schedule->policy != "kfkb") return Ok{};
+  for (const ir::Program& program : plan.schedule->programs)
+    for (const auto& [stage, ops] : passes_of(program)) {
+      if (stage.index() >= plan.assignment.choice.size()) continue;
+      const int64_t said = plan.assignment.choice[stage].k;
+      if (alternate_by(ops, said)) continue;
+      const std::optional<int64_t> k = shown_k(ops);
+      if (!k) continue;
+      return Diagnostic{.code = Code::kBadPlan,
+                        .origin = ModelText(text("stages[", stage, "].k")),
+                        .message = text("it is ", said, ", and in the plan's schedule it is ", *k,
+                                        ": so many forwards and backwards take turns on device ", program.device),
+                        .hint = text(kEditHint, "number")};
+    }
+  return Ok{};
+}
+
 }  // namespace
 
 Status check_edits(const ir::Plan& plan) {
-  constexpr const char* kHint = "remove the plan's schedule, so that the policy orders it anew, or write back the ";
   const scheduler::Policy* policy = scheduler::find_policy(plan.policy);
   const bool is_of_auto = policy != nullptr && policy->tries_others && !ir::is_asynchronous(*plan.schedule);
   if (plan.schedule->policy != plan.policy && !is_of_auto)
@@ -134,7 +238,8 @@ Status check_edits(const ir::Plan& plan) {
                       .origin = ModelText("policy"),
                       .message = text("it is ", quoted(ModelText(plan.policy)), ", and the plan's schedule is one of ",
                                       quoted(ModelText(plan.schedule->policy))),
-                      .hint = text(kHint, "name")};
+                      .hint = text(kEditHint, "name")};
+  GP_TRY_VOID(check_extent(plan));
   for (const ir::Program& program : plan.schedule->programs)
     for (const ir::Action& action : program.actions) {
       const auto stage = static_cast<size_t>(action.stage);
@@ -151,9 +256,9 @@ Status check_edits(const ir::Plan& plan) {
                         .message = text("it is ", choice.micro_batch, replicas, ", and the plan's schedule runs ",
                                         action.range.size(), " samples together: ", ir::print_action(action),
                                         " on device ", program.device),
-                        .hint = text(kHint, "number")};
+                        .hint = text(kEditHint, "number")};
     }
-  return Ok{};
+  return check_rounds(plan);
 }
 
 bool execute_as(ir::Plan& given, std::string_view execution) {
@@ -212,7 +317,8 @@ Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
   pipeline.plan.execution = pipeline.priced.execution = given.execution;
   if (!options.given.contains("--profile") && pipeline.plan.profile_digest != given.profile_digest)
     return other_profile(pipeline.plan.profile.raw());
-  if (machines(options) != nullptr) pipeline.plan.cluster_digest = given.cluster_digest;
+  const std::optional<Diagnostic> edited = machines(options) != nullptr ? edited_machines(given) : std::nullopt;
+  if (edited) pipeline.model.notes.push_back(*edited);
   pipeline.plan.assignment = std::move(given.assignment);
   if (given.schedule) pipeline.plan.policy = given.policy;
   pipeline.plan.schedule = std::move(given.schedule);

@@ -21,12 +21,17 @@ Diagnostics of_file(Diagnostics problems, const std::string& path);
 /// file's, kBadPlan in place of kUsage.
 Diagnostics blaming_file(Diagnostics problems, const Options& asked);
 
+/// By which a plan remembers the numbers of its machines: Plan::cluster_digest.
+std::string machines_digest(const ir::Cluster& cluster);
+/// A note where a user has edited the machines of the plan file, which may be: its times are simulated anew.
+std::optional<Diagnostic> edited_machines(const ir::Plan& plan);
+
 /// Labels are for people, so a plan whose labels say other than its numbers would not be what its author reads:
 /// kBadPlan.
 Status check_labels(const ir::Plan& plan, const ir::PlanGraph& graph);
 
-/// Whether the schedule is of the policy, and runs the micro-batches, that the plan says, which a user may have edited
-/// without it. Needs: a schedule whose stages there are. Errors: kBadPlan.
+/// Whether the schedule is of the policy, and runs the samples, the micro-batches, the k and the recomputation that the
+/// plan says, which a user may have edited without it. Needs: a schedule whose stages there are. Errors: kBadPlan.
 Status check_edits(const ir::Plan& plan);
 
 /// The same cut executed as "graph" or "chain", in place of what the plan says: then it is ordered anew, by its own

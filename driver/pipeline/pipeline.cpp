@@ -102,9 +102,6 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   plan.planner = options.plan.planner;
   plan.policy = options.plan.policy;
   plan.cluster = machine.cluster;
-  if (machine.source == MachineSource::kFile) {
-    GP_TRY(plan.cluster_digest, sha256_of_file(options.plan.cluster));
-  }
   GP_TRY_VOID(add_profile(plan, options.plan.profile));
   plan.cluster = as_asked(std::move(plan.cluster), options.plan);
   return plan;
@@ -114,7 +111,14 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
 Result<scheduler::BuiltSchedule> examine(const ir::StageGraph& given, const ir::Cluster& cluster,
                                          const ir::Schedule& schedule, const scheduler::BuildOptions& options) {
   const ir::StageGraph stages = is_forward_only(schedule) ? scheduler::without_backward(given) : given;
-  GP_TRY_VOID(scheduler::check_schedule(stages, cluster, schedule, {.memory = options.memory}));
+  if (const Status checked = scheduler::check_schedule(stages, cluster, schedule, {.memory = options.memory});
+      !checked) {
+    Diagnostics problems = checked.problems();
+    for (Diagnostic& problem : problems)
+      if (problem.code == Code::kBadSchedule)
+        problem.hint += "; where the plan was edited, remove its schedule, so that the policy orders it anew";
+    return problems;
+  }
   GP_TRY(scheduler::Timeline timeline, scheduler::simulate(stages, cluster, schedule, options.simulation));
   return scheduler::BuiltSchedule{.schedule = schedule,
                                   .timeline = std::move(timeline),
@@ -193,6 +197,7 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
 Status find_digest(Pipeline& pipeline) {
   GP_TRY(pipeline.model.digest, model_digest(pipeline.model.imported));
   pipeline.plan.model_digest = pipeline.model.digest;
+  pipeline.plan.cluster_digest = machines_digest(pipeline.plan.cluster);
   return Ok{};
 }
 
@@ -309,6 +314,7 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                           "--profile-format that it was made with, or with the model"};
   }
   GP_TRY_VOID(check_names(plan, path));
+  const std::optional<Diagnostic> edited = edited_machines(plan);
   if (execute_as(plan, execution) && scheduler::find_policy(plan.policy) == nullptr)
     return Diagnostic{.code = Code::kBadPlan,
                       .origin = ModelText(path),
@@ -326,6 +332,8 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
   GP_TRY_VOID(check_labels(plan, pipeline.priced));
   if (!plan.schedule && plan.drain_every > 1) pipeline.order.drain_every = plan.drain_every;
   if (const Status derived = derive(pipeline); !derived) return of_file(derived.problems(), path);
+  if (edited) pipeline.machine.notes = {*edited};
+  if (edited) pipeline.model.notes.push_back(*edited);
   GP_TRY(pipeline.modules, stage_modules(pipeline));
   return pipeline;
 }

@@ -102,6 +102,7 @@ Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string&
 int run_generate(const Options& options) {
   const Result<Pipeline> pipeline = with_places(load_pipeline(options.input, options.model.trusted_root));
   if (!pipeline) return report_problems(options, "generate", pipeline.problems());
+  report_notes(options, pipeline->machine.notes);
   const Result<FolderLock> lock = FolderLock::take(options.output);
   if (!lock) return report_problems(options, "generate", lock.problems());
   const Result<FolderNotes> written = generate_folder(*pipeline, options.output, extras_of(options));

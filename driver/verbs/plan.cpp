@@ -97,6 +97,7 @@ int run_simulate(const Options& options) {
   if (!pipeline) return report_problems(options, "simulate", pipeline.problems());
   if (const Status spared = check_output(options, files_read(*pipeline)); !spared)
     return report_problems(options, "simulate", spared.problems());
+  report_notes(options, pipeline->machine.notes);
   std::string picture = drawing(*pipeline, options);
   if (!options.executed.empty()) {
     const Result<std::string> executed = read_executed(options);

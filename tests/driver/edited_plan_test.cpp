@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "support/text.h"
 #include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
 
@@ -37,6 +38,15 @@ class Edited {
   Answer plan(const std::function<void(Json&)>& edit) const {
     write(edit);
     return ask({"plan", model_path(), "--plan", file_, "-q"});
+  }
+  /// The plan that `plan --plan` makes of the edited file.
+  Json made_again(const std::function<void(Json&)>& edit) const {
+    write(edit);
+    const std::string other = folder_ / "again.json";
+    const Answer made = ask({"plan", model_path(), "--plan", file_, "-q", "-o", other});
+    CAPTURE(made.err);
+    REQUIRE(made.code == 0);
+    return Json::parse(std::ifstream(other));
   }
   Answer simulate(const std::function<void(Json&)>& edit) const {
     write(edit);
@@ -81,6 +91,97 @@ TEST_CASE("a plan whose micro-batches or replicas were edited without its schedu
   }
   check_refused(divided.plan([](Json& plan) { plan["stages"][0]["replica_mode"] = "round_robin"; }), "replica_mode");
   check_refused(in_turn.plan([](Json& plan) { plan["stages"][0]["replica_mode"] = "split"; }), "micro_batch");
+}
+
+TEST_CASE("a plan whose k was edited without its schedule is refused, where the order shows it") {
+  const Edited plan({"--devices", "2", "--planner", "sequential", "--stages", "2", "--micro-batch", "1"});
+  for (const int k : {2, 3}) {
+    const auto edit = [&](Json& edited) { edited["stages"][0]["k"] = k; };
+    for (const Answer& refused : {plan.plan(edit), plan.simulate(edit)}) {
+      check_refused(refused, "stages[0].k");
+      CHECK(holds(refused.err, graphpipe::text("it is ", k, ", and in the plan's schedule it is 1")));
+      CHECK(holds(refused.err, "remove the plan's schedule"));
+    }
+  }
+  // Made with another k, it is taken, and refused with the old one.
+  const Json doubled = plan.made_again([](Json& edited) {
+    edited.erase("schedule");
+    for (Json& stage : edited["stages"]) stage["k"] = 2;
+  });
+  CHECK(plan.simulate([&](Json& edited) { edited = doubled; }).code == 0);
+  check_refused(plan.simulate([&](Json& edited) {
+    edited = doubled;
+    edited["stages"][1]["k"] = 1;
+  }),
+                "in the plan's schedule it is 2");
+}
+
+TEST_CASE("a plan whose batch, recomputation, devices or nodes were edited without its schedule is refused") {
+  const Edited plan({"--devices", "2", "--planner", "sequential", "--stages", "2", "--micro-batch", "2"});
+  for (const int batch : {4, 16}) {
+    const Answer refused = plan.simulate([&](Json& edited) { edited["batch"] = batch; });
+    check_refused(refused, "batch");
+    CHECK(holds(refused.err, graphpipe::text("the plan's schedule is of 8 samples, which are not ", batch)));
+  }
+  check_refused(plan.simulate([](Json& edited) { edited["drain_every"] = 2; }), "which are not 2 batches of 8");
+  const auto recompute = [](Json& edited) { edited["stages"][1]["recompute"] = true; };
+  for (const Answer& refused : {plan.simulate(recompute), plan.plan(recompute)}) {
+    check_refused(refused, "stages[1].recompute");
+    CHECK(holds(refused.err, "it is true, and the plan's schedule repeats no forward of the stage"));
+  }
+  const Json repeating = plan.made_again([&](Json& edited) {
+    edited.erase("schedule");
+    recompute(edited);
+  });
+  CHECK(plan.simulate([&](Json& edited) { edited = repeating; }).code == 0);
+  check_refused(plan.simulate([&](Json& edited) {
+    edited = repeating;
+    edited["stages"][1]["recompute"] = false;
+  }),
+                "it is false, and the plan's schedule repeats forwards");
+  check_refused(
+      plan.simulate([](Json& edited) { std::swap(edited["stages"][0]["devices"], edited["stages"][1]["devices"]); }),
+      "belongs on another device; correct the action, or lower the compute order again; where the plan was "
+      "edited, remove its schedule");
+}
+
+TEST_CASE("a plan whose machines have other numbers than it was made for is simulated with these, and says so") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plan.json";
+  REQUIRE(ask({"plan", model_path(), "--loss", "cross_entropy:logits,labels", "-q", "--cluster", "default", "--devices",
+               "2", "--stages", "2", "--batch", "8", "-o", file})
+              .code == 0);
+  const Json made = Json::parse(std::ifstream(file));
+  const auto answers = [&](const Json& plan) {
+    std::ofstream(file) << plan.dump();
+    return std::vector<Answer>{ask({"simulate", file}), ask({"plan", model_path(), "--plan", file}),
+                               ask({"generate", file, "-o", folder / "out"})};
+  };
+  const std::string note = "the plan's machines have other numbers than those that it was made for";
+  for (const Answer& answer : answers(made)) {
+    CHECK(answer.code == 0);
+    CHECK_FALSE(holds(answer.err, note));
+  }
+  for (const char* field : {"flops_per_second", "memory_bytes_per_second"}) {
+    Json edited = made;
+    edited["cluster"]["devices"][1][field] = 2e9;
+    for (const Answer& answer : answers(edited)) {
+      CAPTURE(answer.err);
+      CHECK(answer.code == 0);
+      CHECK(holds(answer.err, note));
+      CHECK(holds(answer.err, "--cluster FILE"));
+    }
+  }
+  // A plan of the new numbers knows them.
+  Json edited = made;
+  edited["cluster"]["levels"][0]["bytes_per_second"] = 1e6;
+  std::ofstream(file) << edited.dump();
+  const std::string again = folder / "again.json";
+  CHECK(holds(ask({"plan", model_path(), "--plan", file, "-o", again}).err, note));
+  CHECK_FALSE(holds(ask({"simulate", again}).err, note));
+  // By hand, without a digest, nothing is known.
+  edited.erase("cluster_digest");
+  for (const Answer& answer : answers(edited)) CHECK_FALSE(holds(answer.err, note));
 }
 
 TEST_CASE("a plan whose policy is another than its schedule's is refused, and without the schedule ordered anew") {
