@@ -47,6 +47,7 @@ struct Pipeline {
   /// No schedule of this plan takes less than `step_bound` seconds; no plan of this model on these devices less than
   /// `model_bound`.
   double step_bound = 0, model_bound = 0;
+  /// How long search_plan() took; 0 for a plan that was given.
   double search_seconds = 0;
   /// What the planner that was asked went by.
   partitioner::OwnObjective objective;

@@ -114,7 +114,6 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Se
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
   const ir::Cluster cluster = ir::with_memory(pipeline.plan.cluster, slack);
   GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
-  pipeline.search_seconds += choice.search_seconds;
   pipeline.complete = choice.complete;
   GP_TRY_VOID(take_fitting(pipeline, std::move(choice.plans), options, search));
   const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
@@ -379,6 +378,8 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
     GP_TRY_VOID(climb_by_code(pipeline, options, search));
   if (may_climb(options) && options.micro_batch == "auto" && pipeline.complete)
     GP_TRY_VOID(scan_sizes(pipeline, options, search));
+  // Of all that was tried: the orders and the code of candidates, too, and other sizes of their micro-batches.
+  pipeline.search_seconds = search.watch.seconds();
   // What `auto` goes by, of the plan as it is in the end.
   const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
   if (planner != nullptr && planner->traits.asks_others) pipeline.objective.objective = pipeline.built.step_seconds();
