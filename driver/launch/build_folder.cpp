@@ -13,6 +13,7 @@
 #include "driver/cli/commands.h"
 #include "driver/launch/choose_kernels.h"
 #include "driver/launch/digest.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/output_folder.h"
 #include "driver/launch/process.h"
@@ -84,11 +85,7 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
          }));
   log << finished.output << std::flush;
   if (finished.ending.ok()) return Ok{};
-  if (interrupted()) {
-    return Diagnostic{.code = Code::kInterrupted,
-                      .message = "the build was interrupted",
-                      .hint = "run `graphpipe build` again: what was compiled is kept"};
-  }
+  if (interrupted()) return was_interrupted("the build", "start the same command again: what was compiled is kept");
   return Diagnostic{.code = Code::kEnvironment,
                     .message = text(what, " failed:", last_lines(finished.output, 15)),
                     .hint = "the whole output is in build.log in the folder"};

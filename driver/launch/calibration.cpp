@@ -91,8 +91,9 @@ Result<ir::Cluster> measure(const CalibrationRequest& request, const std::string
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, std::min(request.processes, 2), run));
   if (outcome.exit_code == wire::kExitOk)
     if (std::optional<ir::Cluster> cluster = calibration_of_lines(outcome.report, request, key)) return *cluster;
+  if (interrupted()) return was_interrupted("the measurement of this machine");
   return with_problems(
-      {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+      {.code = Code::kEnvironment,
        .origin = ModelText(kCalibrationProgram),
        .message = text("this machine could not be measured: exit code ", outcome.exit_code),
        .hint = "what is named beside this says why; `--cluster default` plans with documented constants"},

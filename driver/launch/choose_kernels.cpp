@@ -57,8 +57,9 @@ Status choose_kernels(const std::string& folder) {
   GP_TRY(const RunOutcome outcome, launch_program(kCalibrationProgram, 1, run));
   if (outcome.exit_code == wire::kExitOk && is_measured(*products, wire::parse_product_table(outcome.report)))
     return write_if_changed(path, outcome.report);
+  if (interrupted()) return was_interrupted("the choice of kernels");
   return with_problems(
-      {.code = interrupted() ? Code::kInterrupted : Code::kEnvironment,
+      {.code = Code::kEnvironment,
        .origin = ModelText(folder),
        .message = text("the kernels of the products could not be measured: exit code ", outcome.exit_code),
        .hint = "what is named beside this says why; GRAPHPIPE_CALIBRATION=default leaves it out"},

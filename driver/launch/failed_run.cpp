@@ -38,6 +38,10 @@ Failure failure_of(int exit_code) {
 
 }  // namespace
 
+Diagnostic was_interrupted(std::string_view what, const char* hint) {
+  return {.code = Code::kInterrupted, .message = text(what, " was interrupted"), .hint = hint};
+}
+
 Diagnostics with_problems(Diagnostic end, const RunOutcome& outcome) {
   const int code = exit_code_of(end.code);
   Diagnostics problems = outcome.problems;

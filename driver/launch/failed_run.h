@@ -9,6 +9,9 @@
 
 namespace graphpipe::driver {
 
+/// That Ctrl-C or a request to end has ended `what` ("the build"), which has no result yet.
+Diagnostic was_interrupted(std::string_view what, const char* hint = "start the same command again");
+
 /// How a run ended, among the problems that its programs named: behind those that lead to the same exit code.
 Diagnostics with_problems(Diagnostic end, const RunOutcome& outcome);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/launch/build_folder.h"
+#include "driver/launch/failed_run.h"
 #include "driver/launch/process.h"
 #include "support/text.h"
 #include "wire/data_file.h"
@@ -65,8 +66,9 @@ struct Answer {
 
 // The program reads files from strangers, which may crash it.
 Diagnostic unexpected_end(const std::string& files, const Ending& ending) {
+  if (interrupted()) return was_interrupted("the unpacking of the data");
   const std::string how = ending.signal != 0 ? text("signal ", ending.signal) : text("exit code ", ending.exit_code);
-  return {.code = interrupted() ? Code::kInterrupted : Code::kBadData,
+  return {.code = Code::kBadData,
           .origin = ModelText(files),
           .message = "the program that unpacks the data ended with " + how,
           .hint = "its messages are above; check the files"};

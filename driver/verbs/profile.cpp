@@ -84,7 +84,12 @@ Result<ir::Profile> make_profile(const Options& options) {
   report_notes(options, pipeline.model.notes);
   GP_TRY(const ProgramFolder folder, ProgramFolder::make(options.keep, "graphpipe-profile"));
   GP_TRY_VOID(generate_folder(pipeline, folder.path(), {.profile = true}));
-  GP_TRY_VOID(build_folder(folder.path(), options, "profile"));
+  if (Status built = build_folder(folder.path(), options, "profile"); !built) {
+    // The folder goes with the interrupted command, unless it is the user's.
+    if (interrupted() && options.keep.empty())
+      return was_interrupted("the build", "start the same command again: with --keep FOLDER what is compiled is kept");
+    return built.problems();
+  }
   return measure(options, pipeline, folder.path());
 }
 

@@ -3,8 +3,13 @@
 #include "driver/launch/failed_run.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "driver/launch/digest.h"
 #include "tests/driver/ask.h"
@@ -109,6 +114,48 @@ TEST_CASE("a profile ends with the exit code of the program that measures") {
   check_end(ask({"profile", data_path("models/dlrm/model.onnx"), "--loss", "bce:logit,click", "--batch", "8", "-o",
                  folder / "profile.json", "--json"}),
             wire::kExitEnvironment);
+}
+
+/// What the verb answers on its standard error where Ctrl-C reaches it while CMake runs. In a process of its own: an
+/// interrupt is remembered.
+std::string interrupted_while_building(const TemporaryFolder& folder, const std::vector<std::string>& words) {
+  folder.write("bin/cmake", "#!/bin/sh\nkill -INT $PPID\nexec sleep 20\n");
+  std::filesystem::permissions(folder / "bin/cmake", std::filesystem::perms::owner_all);
+  folder.write("runtime/share/graphpipe/GraphPipeConfig.cmake", "");
+  const Variable runtime("GRAPHPIPE_RUNTIME_DIR", folder / "runtime");
+  const Variable path("PATH", (folder / "bin") + ":" + getenv("PATH"));
+  const pid_t child = fork();
+  if (child == 0) {
+    const Answer answer = ask(words);
+    folder.write("answer", answer.err);
+    _exit(answer.code == 128 + SIGINT ? 0 : 1);
+  }
+  REQUIRE(child > 0);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  std::ostringstream text;
+  text << std::ifstream(folder / "answer").rdbuf();
+  return text.str();
+}
+
+TEST_CASE("who interrupts a build is told to start the same command again, and what is kept") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> model{data_path("models/dlrm/model.onnx"), "--loss", "bce:logit,click", "--batch",
+                                       "8"};
+  const auto told = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string errors = interrupted_while_building(folder, words);
+    CAPTURE(errors);
+    CHECK(holds(errors, "the build was interrupted; start the same command again"));
+    return errors;
+  };
+  CHECK(holds(told({"compile"}, {"--cluster", "default", "--devices", "1", "-o", folder / "out", "-q"}),
+              "what was compiled is kept"));
+  CHECK(holds(told({"profile"}, {"-o", folder / "profile.json", "-q"}), "with --keep FOLDER what is compiled is kept"));
+  CHECK(holds(told({"profile"}, {"-o", folder / "profile.json", "-q", "--keep", folder / "kept"}),
+              "what was compiled is kept"));
 }
 
 }  // namespace
