@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "runtime/error.h"
 #include "runtime/executor/plan_channels.h"
@@ -17,14 +19,36 @@
 namespace graphpipe::runtime {
 namespace {
 
+std::string type_words(const TensorPlace& place) {
+  const std::optional<ElementType> type = element_type(place.type);
+  return text(type ? element_name(*type) : c10::toString(place.type), shape_text(place.dims));
+}
+
+// What the file has where it lacks the tensor: those that are called alike, or else its first ones.
+std::string found_instead(const std::string& name, const Safetensors& file) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> alike, first;
+  for (const auto& [other, place] : file.tensors()) {
+    // Wrappers of modules put a prefix in front of names, or take it away.
+    const bool ends_alike = other.ends_with("." + name) || name.ends_with("." + other);
+    std::vector<std::string>& shown = ends_alike ? alike : first;
+    if (shown.size() < kShown) shown.push_back(text(quoted(ModelText(other)), ", ", type_words(place)));
+  }
+  std::string found;
+  for (const std::string& tensor : alike.empty() ? first : alike) found += (found.empty() ? "" : "; ") + tensor;
+  const size_t count = file.tensors().size();
+  return text("it has ", count, count == 1 ? " tensor" : " tensors", found.empty() ? "" : ", such as ", found);
+}
+
 const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safetensors& file, const char* hint) {
   const TensorPlace* place = file.find(row.name);
   const std::vector<int64_t> dims = shape_of(row.tensor, 1);
-  if (place == nullptr || place->type != scalar_type(type) || place->dims != dims)
-    fail(Code::kMalformedFile,
-         text("the weights file has no ", element_name(type), shape_text(dims), " named ", quoted(ModelText(row.name))),
-         hint);
-  return *place;
+  if (place != nullptr && place->type == scalar_type(type) && place->dims == dims) return *place;
+  const std::string found = place == nullptr ? found_instead(row.name, file) : "there it is " + type_words(*place);
+  fail(Code::kMalformedFile,
+       text("the weights file has no ", element_name(type), shape_text(dims), " named ", quoted(ModelText(row.name)),
+            ": ", found),
+       hint);
 }
 
 // The gradient of the step's last update; undefined if there is none.

@@ -241,6 +241,31 @@ TEST_CASE("weights that are not finite are refused with their name and place bef
   }
 }
 
+TEST_CASE("weights of another model are refused with what the file has in place of the model's") {
+  const TwoStagePlan plan({.one_device = true});
+  const RunFolder folder;
+  const std::string path = folder.path + "/own.safetensors";
+  const at::Tensor bias = at::full({6}, 0.0), weight = at::full({6, 6}, 0.0);
+  const auto refusal = [&](const std::vector<NamedTensor>& tensors) {
+    write_safetensors(path, tensors);
+    const RunEnd end = run_serial_process(plan.programs(), folder.path, {"--data", folder.path, "--weights", path});
+    CHECK(end.exit_code == 3);
+    return end.errors;
+  };
+  const auto check = [&](const std::string& found, const std::string& words) {
+    CAPTURE(found);
+    CHECK(mentions(found, words));
+    CHECK(mentions(found, "pass --weights a file that `run --save` of this model wrote"));
+  };
+  check(refusal({{"w0", at::full({5, 6}, 0.0)}, {"b0", bias}, {"w1", weight}}),
+        "has no float32[6,6] named 'w0': there it is float32[5,6]");
+  check(refusal({{"a", bias}, {"module.w0", weight}, {"b0", bias}, {"w1", weight}}),
+        "'w0': it has 4 tensors, such as 'module.w0', float32[6,6]");
+  check(refusal({{"a", bias}, {"b0", bias}, {"c", bias}, {"d", bias}}),
+        "'w0': it has 4 tensors, such as 'a', float32[6]; 'b0', float32[6]; 'c', float32[6]");
+  check(refusal({}), "'w0': it has 0 tensors");
+}
+
 TEST_CASE("a step whose labels all do not count has no loss: the run ends, or skips it") {
   static const char* const kName = "t";
   TwoStagePlan plan({.one_device = true});
