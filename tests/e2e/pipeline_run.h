@@ -45,6 +45,7 @@ struct Trained {
   std::vector<double> losses;
   std::vector<int64_t> peak_bytes, predicted_peaks;
   std::string weights, gradients;  // files
+  std::string simulation;          // what `simulate --json` says of the folder; empty of the interpreter
 };
 /// Losses agree to this, relatively: docs/semantics.md, section 2.
 inline constexpr double kLossTolerance = 1e-5;
