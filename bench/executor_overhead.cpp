@@ -18,6 +18,7 @@
 #include "runtime/launch/sockets.h"
 #include "runtime/profiling/measure.h"
 #include "runtime/transport/transports.h"
+#include "support/median.h"
 #include "wire/secret.h"
 
 using namespace graphpipe::runtime;
@@ -76,7 +77,8 @@ void round_trips(Transport& transport, const char* name, int rank, size_t size, 
     if (rank == 1) send(transport, kDown, bytes);
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
   }
-  if (rank == 0) std::printf("%-6s round trip of %4zu KB: %8.1f us\n", name, size >> 10, 1e6 * median(seconds));
+  if (rank == 0)
+    std::printf("%-6s round trip of %4zu KB: %8.1f us\n", name, size >> 10, 1e6 * graphpipe::median(seconds));
 }
 
 int run_rank(const TransportEntry& entry, int rank, int connection) {
@@ -117,8 +119,9 @@ bool measure_transport(const TransportEntry& entry) {
 
 int main() {
   pin(0);
-  const double bare = measure_bare_item();
-  const MessageSeconds busy = measure_messages_of_one(bare);
+  const auto device = open_device("cpu", 0);
+  const double bare = measure_bare_item(*device);
+  const MessageSeconds busy = measure_messages_of_one(*device, bare);
   constexpr int kActionsOfItem = 4;  // two forwards, two backwards
   std::printf("action without operators: %.2f us\n", 1e6 * bare / kActionsOfItem);
   std::printf("a send or a receive, for the compute of its rank: %.2f us + %.2f us a megabyte\n", 1e6 * busy.constant,
