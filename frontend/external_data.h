@@ -30,6 +30,8 @@ class ExternalData {
   /// `trusted_root` may be empty.
   ExternalData(const std::string& model_path, std::string trusted_root);
 
+  const std::string& trusted_root() const { return trusted_root_; }
+
   /// Checks one tensor's range. `needed` is its size in bytes by type and dims; `tensor` names it in problems.
   Result<ir::FileRange> locate(const ExternalSlot& slot, int64_t needed, const ModelText& tensor);
 

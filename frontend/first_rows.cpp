@@ -53,8 +53,7 @@ void push_broadcast(const ir::Graph& graph, const ir::Node& node, const RowPart&
   }
 }
 
-/// Whether the window is the same in each row of the value's axis 0, as determined by the nodes that compute it, none
-/// of which may be random. False if that takes too many nodes.
+/// Whether the window, or without one the whole row, is the same in each row of the value's axis 0.
 bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window) {
   constexpr int kMaxParts = 256;
   const size_t rank = graph.value(value).type.shape.size();
@@ -124,6 +123,8 @@ std::optional<RowWindow> read_window(NodeContext& context) {
 }
 
 }  // namespace
+
+bool rows_are_equal(const ir::Graph& graph, ValueId value) { return rows_are_equal(graph, value, std::nullopt); }
 
 bool takes_first_rows(NodeContext& context) {
   const Known *starts = context.known(1), *ends = context.known(2);

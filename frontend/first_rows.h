@@ -7,6 +7,10 @@
 
 namespace graphpipe::frontend {
 
+/// Whether all rows of the value's axis 0 are equal, as determined by the nodes that compute it, none of which may be
+/// random. False if that takes too many nodes.
+bool rows_are_equal(const ir::Graph& graph, ir::ValueId value);
+
 /// Whether a Slice takes the rows [0, k * B) of an axis 0 of c * B rows, 0 < k < c, and nothing else.
 bool takes_first_rows(NodeContext& context);
 /// Lowers such a Slice if the rows are equal; otherwise binds its output so that a node that reads part of each row can

@@ -9,6 +9,7 @@
 #include "frontend/lower_selection.h"
 #include "frontend/lower_widened.h"
 #include "frontend/node_context.h"
+#include "frontend/repeated_constants.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::frontend {
@@ -390,18 +391,23 @@ void Lowering::blame_batch(const OnnxNode& node, Diagnostic& problem) {
   problem.hint = batch_hint();
 }
 
+Status Lowering::lower_sound(const OnnxNode& as_written) {
+  GP_TRY(const std::optional<OnnxNode> changed, with_own_constants(*this, as_written));
+  const OnnxNode& node = changed ? *changed : as_written;
+  NodeContext context(*this, node);
+  const Handler handler = find_handler(node.op);
+  const bool selects = reads_selection(*this, node);
+  const Handler lower_it = selects ? lower_on_selection : handler != nullptr ? handler : lower_plain;
+  return !selects && needs_widening(*this, node) ? lower_widened(*this, node, lower_it) : lower_it(context);
+}
+
 void Lowering::lower(const OnnxNode& node) {
   const bool sound = inputs_are_sound(node);
   if (sound && fold(node)) return;
   // Checked for every node, even after a failed one.
   if (!is_supported(node)) report_unsupported(node);
   if (!sound || !is_supported(node)) return poison(node);
-  NodeContext context(*this, node);
-  const Handler handler = find_handler(node.op);
-  const bool selects = reads_selection(*this, node);
-  const Handler lower_it = selects ? lower_on_selection : handler != nullptr ? handler : lower_plain;
-  const bool widens = !selects && needs_widening(*this, node);
-  const Status status = widens ? lower_widened(*this, node, lower_it) : lower_it(context);
+  const Status status = lower_sound(node);
   if (status.ok()) return;
   for (Diagnostic problem : status.problems()) {
     if (problem.origin.empty()) problem.origin = node_label(node);

@@ -93,6 +93,7 @@ class Lowering {
   /// Whether an initializer of this name trains even if it is a scalar (parameters.h).
   bool scalar_trains(const std::string& name) const { return scalar_trains_(name); }
   ir::Graph& graph() { return graph_; }
+  const TensorSource& tensors() const { return tensors_; }
   Diagnostics& problems() { return problems_; }
   Diagnostics& notes() { return notes_; }
   /// Those of the NonZero nodes so far.
@@ -136,6 +137,8 @@ class Lowering {
 
  private:
   void lower(const OnnxNode& node);
+  /// A node that is supported, and whose inputs are sound.
+  Status lower_sound(const OnnxNode& as_written);
   void report_unsupported(const OnnxNode& node);
   /// Adds to a problem that a constant may contain the batch, if that may be its cause.
   void blame_batch(const OnnxNode& node, Diagnostic& problem);

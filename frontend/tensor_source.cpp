@@ -1,5 +1,9 @@
 #include "frontend/tensor_source.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "wire/element_bytes.h"
 #include "wire/packed_elements.h"
 
@@ -26,6 +30,23 @@ void turn(const Tensor& tensor, SourcedTensor& sourced) {
     held->bytes = wire::transposed_elements(held->bytes, rows, size);
   else std::get<ir::FileRange>(sourced.data).is_transposed = true;
   if (sourced.bytes) sourced.bytes = wire::transposed_elements(*sourced.bytes, rows, size);
+}
+
+/// Whether each byte of the range is the one `period` bytes before it.
+bool is_periodic(int file, const ir::FileRange& range, int64_t period) {
+  constexpr int64_t kChunk = 1 << 20;
+  std::string before(kChunk, '\0'), after(kChunk, '\0');
+  for (int64_t at = period; at < range.length; at += kChunk) {
+    const int64_t count = std::min(kChunk, range.length - at);
+    const auto reads = [&](std::string& into, int64_t offset) {
+      return pread(file, into.data(), static_cast<size_t>(count), range.offset + offset) == count;
+    };
+    if (!reads(before, at - period) || !reads(after, at)) return false;
+    if (std::string_view(before).substr(0, static_cast<size_t>(count)) !=
+        std::string_view(after).substr(0, static_cast<size_t>(count)))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -83,6 +104,22 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
     if (!ir::is_floating(*dtype)) outside_constants_.push_back(range);
   }
   return result;
+}
+
+bool TensorSource::repeats(const ir::DataSource& data, int64_t parts) const {
+  if (std::holds_alternative<ir::FilledData>(data)) return true;
+  if (const auto* held = std::get_if<ir::InlineData>(&data)) {
+    const std::string_view bytes = held->bytes;
+    const size_t part = bytes.size() / static_cast<size_t>(parts);
+    return bytes.size() % static_cast<size_t>(parts) == 0 && bytes.substr(part) == bytes.substr(0, bytes.size() - part);
+  }
+  const auto& range = std::get<ir::FileRange>(data);
+  if (range.is_transposed || range.length % parts != 0) return false;
+  const Result<int> file = open_weight_file(range.path, model_path_, external_.trusted_root());
+  if (!file.ok()) return false;
+  const bool same = is_periodic(*file, range, range.length / parts);
+  close(*file);
+  return same;
 }
 
 }  // namespace graphpipe::frontend

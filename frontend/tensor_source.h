@@ -27,6 +27,8 @@ class TensorSource {
 
   Result<SourcedTensor> locate(const Tensor& tensor, const ModelText& name);
   const ExternalData& external() const { return external_; }
+  /// Whether the elements are `parts` times the same; false if they cannot be read or divided.
+  bool repeats(const ir::DataSource& data, int64_t parts) const;
   /// Where data files hold small integers and truth values, which may decide shapes and branches.
   const std::vector<ir::FileRange>& outside_constants() const { return outside_constants_; }
 

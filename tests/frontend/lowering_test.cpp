@@ -297,13 +297,14 @@ TEST_CASE("what is repeated by the batch size becomes an axis of samples, or of 
 }
 
 TEST_CASE("a constant that bakes the batch in is refused with the name of its node") {
-  const auto imported = import_text(R"(g (float[4,3,5] x) => (float[4,4,5] y)
-    <float[1,1,5] token = {1, 2, 3, 4, 5}, int64[3] target = {4, 1, 5}> {
-    [grow] tokens = Expand(token, target)
-    [join] y = Concat<axis = 1>(tokens, x)
+  const auto imported = import_text(R"(g (float[4,3,5] x) => (float[4,6,5] y)
+    <float[1,2,1,5] tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, int64[4] target = {2, 2, 3, 5}, int64[3] rows = {4, 3, 5}> {
+    many = Expand(tokens, target)
+    [fold] states = Reshape(many, rows)
+    [join] y = Concat<axis = 1>(states, x)
   })");
   REQUIRE(!imported.ok());
-  CHECK(reports(imported.problems(), Code::kBatchNotFound, "grow"));
+  CHECK(reports(imported.problems(), Code::kBatchNotFound, "fold"));
   CHECK(reports(imported.problems(), Code::kBatchNotFound, "dynamic_shapes"));
 }
 

@@ -1,0 +1,178 @@
+#include "frontend/repeated_constants.h"
+
+#include <algorithm>
+
+#include "frontend/first_rows.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using ir::Dim;
+
+bool broadcasts(const OnnxNode& node) {
+  const ops::Dependence dependence = dependence_of(node.op);
+  return dependence == ops::Dependence::kElement || dependence == ops::Dependence::kRepeated;
+}
+
+/// How far from the last axis the batch of the operands, or of what an Expand is to fill, is; none if there is none.
+std::optional<size_t> batch_from_end(Lowering& lowering, const OnnxNode& node) {
+  for (const std::string& name : node.inputs) {
+    const Binding* operand = name.empty() ? nullptr : lowering.find(name);
+    if (operand == nullptr) continue;
+    const bool is_target = node.op == "Expand" && &name == &node.inputs.back() && operand->known;
+    const ir::Shape shape = is_target ? as_dims(*operand->known).value_or(ir::Shape{}) : operand->type.shape;
+    const auto batch = std::ranges::find(shape, Dim::batch());
+    if (batch != shape.end()) return static_cast<size_t>(shape.end() - batch);
+  }
+  return std::nullopt;
+}
+
+/// Whether the axis is the batch of the export, and no axis before it has more than one part.
+bool may_repeat(const Binding& operand, size_t from_end, int64_t samples) {
+  const ir::Shape& shape = operand.type.shape;
+  if (shape.size() < from_end) return false;
+  const auto axis = shape.end() - static_cast<ptrdiff_t>(from_end);
+  return *axis == Dim::fixed(samples) && std::all_of(shape.begin(), axis, [](Dim dim) { return dim == Dim::fixed(1); });
+}
+
+bool repeats(const Known& known, int64_t samples) {
+  if (known.uniform) return true;
+  const size_t part = known.elements.size() / static_cast<size_t>(samples);
+  for (size_t i = part; i < known.elements.size(); ++i)
+    if (!(known.elements[i] == known.elements[i - part])) return false;
+  return true;
+}
+
+/// The first of `samples` equal parts.
+ir::DataSource first_part(ir::DataSource data, int64_t samples) {
+  if (auto* held = std::get_if<ir::InlineData>(&data))
+    held->bytes.resize(held->bytes.size() / static_cast<size_t>(samples));
+  if (auto* range = std::get_if<ir::FileRange>(&data)) range->length /= samples;
+  return data;
+}
+
+/// The constant of one sample; none if those of the samples differ.
+std::optional<Binding> of_one_sample(const Lowering& lowering, const Binding& operand, size_t from_end) {
+  const int64_t samples = lowering.traced_batch();
+  Binding one = operand;
+  one.type.shape[one.type.shape.size() - from_end] = Dim::fixed(1);
+  if (operand.data) {
+    if (!lowering.tensors().repeats(*operand.data, samples)) return std::nullopt;
+    one.data = first_part(*operand.data, samples);
+  } else if (!operand.known || !repeats(*operand.known, samples)) {
+    return std::nullopt;
+  }
+  one.value = {};
+  if (one.known) {
+    one.known->shape = one.type.shape;
+    if (!one.known->uniform) one.known->elements.resize(one.known->elements.size() / static_cast<size_t>(samples));
+  }
+  return one;
+}
+
+/// The first row of what nodes make with equal rows, as from a token that is repeated; none where it is not.
+Result<std::optional<Binding>> first_row(NodeContext& context, const Binding& operand, size_t from_end) {
+  const ir::Shape& shape = operand.type.shape;
+  const ir::Graph& graph = context.lowering().graph();
+  if (!operand.value.valid() || from_end != shape.size() || !graph.value(operand.value).producer.valid() ||
+      !rows_are_equal(graph, operand.value))
+    return std::optional<Binding>();
+  Binding row;
+  GP_TRY(row.value, context.emit_slice(operand.value, 0, 0, 1));
+  row.type = graph.value(row.value).type;
+  return std::optional(std::move(row));
+}
+
+/// Whether the elements are 0, 1, .. n - 1: the number of each sample, with which an index picks from its own rows.
+bool numbers_samples(const Binding& operand, int64_t samples) {
+  if (!operand.known || operand.known->uniform || std::ssize(operand.known->elements) != samples) return false;
+  for (int64_t i = 0; i < samples; ++i)
+    if (!(operand.known->elements[static_cast<size_t>(i)] == Number::of_whole(i))) return false;
+  return true;
+}
+
+/// The numbers of as many samples as there are.
+Result<std::string> bind_numbers(NodeContext& context, const std::string& name, const Binding& operand,
+                                 size_t from_end) {
+  const ir::TensorType& type = operand.type;
+  ir::Shape shape = type.shape;
+  shape[shape.size() - from_end] = Dim::batch();
+  GP_TRY(const ir::ValueId numbers,
+         context.emit_one("Iota", {},
+                          {{"shape", ir::Shape{Dim::batch()}}, {"to", std::string(ir::dtype_name(type.dtype))}}));
+  GP_TRY(const ir::ValueId shaped, context.emit_one("Reshape", {numbers}, {{"shape", std::move(shape)}}));
+  const std::string own = context.lowering().unused_name(name + " of all samples");
+  context.lowering().bind_value(own, shaped);
+  return own;
+}
+
+/// Binds what one sample has, repeated by the batch where the node does not broadcast, and returns its name.
+Result<std::string> bind_own(NodeContext& context, const std::string& name, Binding one, size_t from_end) {
+  Lowering& lowering = context.lowering();
+  const std::string own = lowering.unused_name(name + " of a sample");
+  if (broadcasts(context.node())) {
+    lowering.bind(own, std::move(one));
+    return own;
+  }
+  ir::Shape shape = one.type.shape;
+  shape[shape.size() - from_end] = Dim::batch();
+  GP_TRY(const ir::ValueId constant, lowering.value_of(one, context.node()));
+  GP_TRY(const ir::ValueId repeated, context.emit_one("Expand", {constant}, {{"shape", std::move(shape)}}));
+  lowering.bind_value(own, repeated);
+  return own;
+}
+
+/// Whether a Concat joins along this axis.
+Result<bool> joins_along(const NodeContext& context, size_t rank, size_t from_end) {
+  if (context.node().op != "Concat") return false;
+  GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), rank));
+  return axis == static_cast<int64_t>(rank - from_end);
+}
+
+/// The name under which the operand is bound as each sample's own; none if it stays.
+Result<std::optional<std::string>> own_operand(NodeContext& context, size_t i, size_t from_end) {
+  Lowering& lowering = context.lowering();
+  const std::string& name = context.node().inputs[i];
+  const Binding* found = name.empty() ? nullptr : lowering.find(name);
+  if (found == nullptr || !may_repeat(*found, from_end, lowering.traced_batch())) return std::optional<std::string>();
+  const Binding operand = *found;
+  GP_TRY(const bool joins, joins_along(context, operand.type.shape.size(), from_end));
+  if (joins) return std::optional<std::string>();
+  const bool expands = context.node().op == "Expand";  // which knows equal parts itself
+  std::optional<Binding> one = expands ? std::nullopt : of_one_sample(lowering, operand, from_end);
+  if (!one && !expands) {
+    GP_TRY(one, first_row(context, operand, from_end));
+  }
+  const bool numbers = !one && numbers_samples(operand, lowering.traced_batch());
+  if (!one && !numbers) return std::optional<std::string>();
+  context.note(Severity::kNote, Code::kBatchNotFound,
+               text("its operand ", quoted(ModelText(name)),
+                    numbers ? " numbers the " : " holds the same elements for each of the ", lowering.traced_batch(),
+                    " samples of the export; it follows the batch now"),
+               kExportRecipe);
+  if (numbers) {
+    GP_TRY(std::string own, bind_numbers(context, name, operand, from_end));
+    return std::optional(std::move(own));
+  }
+  GP_TRY(std::string own, bind_own(context, name, std::move(*one), from_end));
+  return std::optional(std::move(own));
+}
+
+}  // namespace
+
+Result<std::optional<OnnxNode>> with_own_constants(Lowering& lowering, const OnnxNode& node) {
+  std::optional<OnnxNode> changed;
+  if (lowering.traced_batch() <= 1 || !(broadcasts(node) || node.op == "Concat")) return changed;
+  const std::optional<size_t> from_end = batch_from_end(lowering, node);
+  if (!from_end) return changed;
+  NodeContext context(lowering, node);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    GP_TRY(std::optional<std::string> own, own_operand(context, i, *from_end));
+    if (!own) continue;
+    if (!changed) changed = node;
+    changed->inputs[i] = std::move(*own);
+  }
+  return changed;
+}
+
+}  // namespace graphpipe::frontend

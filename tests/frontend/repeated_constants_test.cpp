@@ -1,0 +1,100 @@
+#include <doctest/doctest.h>
+
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::tests;
+
+namespace {
+
+bool has(const std::string& nodes, const std::string& line) { return nodes.find(line) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("in a file with a fixed batch, a mask with equal parts for all samples is one for each") {
+  const auto masked = [](const std::string& mask) {
+    return import_text("g (float[3,2,2] x) => (float[3,2,2] y) <float[3,1,2] mask = {" + mask + R"(}> {
+      y = Add(x, mask)
+    })");
+  };
+  const auto imported = masked("1, 2, 1, 2, 1, 2");
+  REQUIRE(imported.ok());
+  CHECK(reports(imported->notes, Code::kBatchNotFound, "'mask'"));
+  CHECK_FALSE(masked("1, 2, 1, 2, 1, 3").ok());
+  CHECK_FALSE(masked("1, 2, 1, 2, 3, 2").ok());
+  // Of truth values too, which are known without a parameter.
+  const auto chosen = [](const std::string& mask) {
+    return import_text("g (float[3,2] x) => (float[3,2] y) <bool[3,2] mask = {" + mask + R"(}, float zero = {0}> {
+      y = Where(mask, x, zero)
+    })");
+  };
+  CHECK(chosen("0, 1, 0, 1, 0, 1").ok());
+  CHECK_FALSE(chosen("0, 1, 0, 1, 1, 1").ok());
+}
+
+TEST_CASE("tokens that are repeated for the samples of the export follow the batch") {
+  // Computed beforehand.
+  const auto folded = [](const std::string& token) {
+    return import_text("g (float[3,2,2] x) => (float[3,3,2] y) <float[3,1,2] token = {" + token + R"(}> {
+      y = Concat<axis = 1>(token, x)
+    })");
+  };
+  CHECK(has(nodes_of(folded("1, 2, 1, 2, 1, 2")), "{shape=dims[B,1,2]}"));
+  CHECK_FALSE(folded("1, 2, 1, 2, 1, 3").ok());
+  // By a node, as of a parameter.
+  const auto expanded = import_text(R"(g (float[4,3,5] x) => (float[4,4,5] y)
+    <float[1,1,5] token = {1, 2, 3, 4, 5}, int64[3] target = {4, 1, 5}> {
+    tokens = Expand(token, target)
+    y = Concat<axis = 1>(tokens, x)
+  })");
+  CHECK(has(nodes_of(expanded), "f32[B,4,5]"));
+}
+
+TEST_CASE("constants are repeated where the batch is another axis, and joined along it as they are") {
+  CHECK(import_text(R"(g (float[3,2] x) => (float[3,4] y)
+    <float[1,3,2] mask = {1, 2, 1, 2, 1, 2}, int64[1] zero = {0}> {
+    rows = Unsqueeze(x, zero)
+    wide = Add(rows, mask)
+    flat = Squeeze(wide, zero)
+    y = Concat<axis = 1>(flat, flat)
+  })")
+            .ok());
+  CHECK_FALSE(import_text(R"(g (float[3,2] x) => (float[6,2] y) <float[3,2] more = {1, 2, 1, 2, 1, 2}> {
+    y = Concat<axis = 0>(x, more)
+  })")
+                  .ok());
+}
+
+TEST_CASE("the numbers of the samples of the export number those of any batch") {
+  const auto picked = [](const std::string& rows) {
+    return import_text("g (float[3,4,2] x, int64[3,1] at) => (float[3,2] y) <int64[3,1] rows = {" + rows + R"(}> {
+      places = Concat<axis = 1>(rows, at)
+      y = GatherND(x, places)
+    })");
+  };
+  CHECK(has(nodes_of(picked("0, 1, 2")), "Iota() {shape=dims[B]"));
+  CHECK(has(nodes_of(import_text(R"(g (float[3] x) => (float[3] y) <int64[3] rows = {0, 1, 2}> {
+    s = Shape(x)
+    numbers = Expand(rows, s)
+    wide = Cast<to = 1>(numbers)
+    y = Add(x, wide)
+  })")),
+            "Iota() {shape=dims[B]"));
+  CHECK_FALSE(picked("0, 2, 1").ok());
+}
+
+TEST_CASE("constants that stay in the file are compared there") {
+  const auto imported = [](float last) {
+    ONNX_NAMESPACE::ModelProto model =
+        parse_onnx_text("g (float[3,2000] x) => (float[3,2000] y) <float[3,2000] mask = {0}> { y = Mul(x, mask) }");
+    ONNX_NAMESPACE::TensorProto& mask = *model.mutable_graph()->mutable_initializer(0);
+    std::vector<float> numbers(6000);
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 2000);
+    numbers.back() = last;
+    mask.clear_float_data();
+    mask.set_raw_data(std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)));
+    return import_bytes(model.SerializeAsString());
+  };
+  CHECK(imported(1999).ok());
+  CHECK_FALSE(imported(7).ok());
+}
