@@ -3,8 +3,8 @@
 //
 //     taskset -c 1 build/release/bench/convolution_speed
 //
-// On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition, so
-// that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
+// On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition,
+// so that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
 
 #include <algorithm>
 #include <cstdio>
@@ -40,12 +40,11 @@ struct Seconds {
 
 Seconds seconds_of_pass(const wire::Convolution& of) {
   constexpr int kRounds = 5;
-  const auto direct = runtime::convolution_call(of, ConvolutionKernel::kDirect),
-             winograd = runtime::convolution_call(of, ConvolutionKernel::kWinograd);
+  const runtime::MeasuredConvolution pass(of);
   Seconds seconds;
   for (int i = 0; i < kRounds; ++i) {
-    seconds.direct = std::min(seconds.direct, runtime::seconds_of(direct));
-    seconds.winograd = std::min(seconds.winograd, runtime::seconds_of(winograd));
+    seconds.direct = std::min(seconds.direct, runtime::seconds_of([&] { pass.run(ConvolutionKernel::kDirect); }));
+    seconds.winograd = std::min(seconds.winograd, runtime::seconds_of([&] { pass.run(ConvolutionKernel::kWinograd); }));
   }
   return seconds;
 }

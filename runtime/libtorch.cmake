@@ -1,7 +1,8 @@
 # graphpipe_torch: the LibTorch at GRAPHPIPE_LIBTORCH and, where GRAPHPIPE_CUDA is on, the CUDA runtime and NCCL. By their
 # files, since LibTorch's own package insists on a CUDA toolkit where it was built with CUDA. GraphPipe's build, the
 # installed runtime and bundled projects include this one file. Where GRAPHPIPE_CUDA is not set, it becomes what is found.
-# Defines graphpipe_use_fast_linker, graphpipe_expect_shared_cxx_library and graphpipe_add_kernels too.
+# Defines graphpipe_use_fast_linker, graphpipe_expect_shared_cxx_library, graphpipe_use_threads and graphpipe_add_kernels
+# too.
 
 include("${CMAKE_CURRENT_LIST_DIR}/linker.cmake")
 if(NOT TARGET graphpipe_torch)
@@ -48,6 +49,13 @@ if(NOT TARGET graphpipe_torch)
     "${GRAPHPIPE_LIBTORCH}/include/torch/csrc/api/include")
   target_link_libraries(graphpipe_torch INTERFACE "${GRAPHPIPE_LIBTORCH}/lib/libtorch_cpu.so"
     "${GRAPHPIPE_LIBTORCH}/lib/libc10.so" Threads::Threads ${CMAKE_DL_LIBS})
+  # The threads of our own loops are those of LibTorch's: of its OpenMP library, of which wheels bring a copy.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    file(GLOB graphpipe_openmp "${GRAPHPIPE_LIBTORCH}/lib/libgomp*.so*")
+    list(APPEND graphpipe_openmp gomp)
+    list(GET graphpipe_openmp 0 graphpipe_openmp)
+    target_link_libraries(graphpipe_torch INTERFACE "${graphpipe_openmp}")
+  endif()
   # Stage programs read the weights and data of strangers: their tables of functions are read-only once they are loaded.
   target_link_options(graphpipe_torch INTERFACE "LINKER:-z,relro,-z,now" "-Wl,-rpath,${GRAPHPIPE_LIBTORCH}/lib"
     "-Wl,--unresolved-symbols=ignore-in-shared-libs")
@@ -58,6 +66,14 @@ if(NOT TARGET graphpipe_torch)
       "${GRAPHPIPE_NCCL_LIBRARY}" CUDA::cudart)
   endif()
 endif()
+
+# graphpipe_use_threads(TARGET): at::parallel_for in its files runs on the threads of --threads. Without OpenMP it is a
+# plain loop. Of GCC only: LibTorch is built with GCC's OpenMP, and a process has one.
+function(graphpipe_use_threads target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fopenmp)
+  endif()
+endfunction()
 
 # graphpipe_add_kernels(TARGET ROOT FILES...): nvcc compiles kernels, whose includes begin at ROOT, into objects of the
 # target. As a command: CMake's own CUDA language would try nvcc out wherever a project is configured. Without fused

@@ -20,7 +20,7 @@ bool read_letter(std::string_view word, bool& turned) {
 }
 
 bool read_size(std::string_view word, int64_t& size) { return read_number(word, size) && size > 0; }
-bool read_pad(std::string_view word, int64_t& pad) { return read_number(word, pad) && pad >= 0; }
+bool read_pad(std::string_view word, int64_t& pad) { return read_number(word, pad) && pad >= 0 && pad <= 2; }
 
 template <typename Value>
 bool read_name(std::string_view word, const auto& names, Value& out) {

@@ -66,7 +66,8 @@ constexpr bool is_worth_measuring(const Product& product) {
   return product.rows * product.inner * product.columns >= kFewMultiplications;
 }
 inline bool is_worth_measuring(const Convolution& of) {
-  return of.samples * of.result_height() * of.result_width() * of.channels * of.results * 9 >= kFewMultiplications;
+  const double products = 9.0 * static_cast<double>(of.channels) * static_cast<double>(of.results);
+  return products * static_cast<double>(of.samples * of.result_height() * of.result_width()) >= kFewMultiplications;
 }
 
 }  // namespace graphpipe::wire

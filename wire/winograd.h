@@ -35,7 +35,7 @@ struct WinogradTiles {
 };
 
 constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
-  // Half of the smallest second-level cache of a core, and no more than the elements and results that are not
+  // Half of a core's second-level cache of 512 KiB, and no more than the elements and results that are not
   // transformed. Fewer panels would read weights too often that fill such a cache themselves.
   constexpr int64_t kBlockBytes = 256 * 1024, kPanelsOfLargeWeights = 4, kLargeWeights = 64 * 64, kExpansion = 4;
   WinogradTiles tiles{.lines_of_sample = (shape.height + 1) / 2, .tiles = (shape.width + 1) / 2};

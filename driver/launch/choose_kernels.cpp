@@ -49,8 +49,9 @@ Status choose_kernels(const std::string& folder) {
     fs::remove(path, error);
     return Ok{};
   }
-  if (calibration_override() || is_measured(*products, read_table(path)) || !fs::exists(calibration_program(), error))
-    return Ok{};
+  if (is_measured(*products, read_table(path))) return Ok{};
+  fs::remove(path, error);  // of other products, or of another version: programs would refuse it
+  if (calibration_override() || !fs::exists(calibration_program(), error)) return Ok{};
   wire::RunOptions run;
   run.launch.threads = static_cast<int>(products->threads);
   run.launch.folder = folder;

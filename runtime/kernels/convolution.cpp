@@ -264,28 +264,33 @@ at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Ten
   return share;
 }
 
-std::function<void()> convolution_call(const wire::Convolution& of, ConvolutionKernel kernel) {
-  const at::Tensor x = at::ones({of.samples, of.channels, of.height, of.width}),
-                   weight = at::ones({of.results, of.channels, 3, 3}),
-                   gradient = at::ones({of.samples, of.results, of.result_height(), of.result_width()});
-  return [=] {
-    const int64_t ones[] = {1, 1}, pads[] = {of.pad_top, of.pad_left};
-    const ConvolutionGeometry geometry{ones, pads, ones};
-    const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-    const bool is_direct = kernel == ConvolutionKernel::kDirect;
-    at::Tensor sum;
-    switch (of.pass) {
-      case ConvolutionPass::kForward:
-        is_direct ? forward_direct(x, weight, {}, shape, geometry) : forward_winograd(of, x, weight, {});
-        return;
-      case ConvolutionPass::kInputGradient:
-        is_direct ? input_direct(gradient, x, weight, shape, geometry) : input_winograd(of, gradient, weight);
-        return;
-      case ConvolutionPass::kWeightGradient:
-        if (is_direct) return add_weight_direct(sum, gradient, x, weight, shape, geometry);
-        return add_weight_winograd(sum, of, gradient, x);
-    }
+MeasuredConvolution::MeasuredConvolution(const wire::Convolution& of) : of_(of) {
+  // Of what a pass makes, only the shape is read; but programs have x for its gradient too (ops/conv.cpp).
+  const auto operand = [&](ConvolutionPass made_by, at::IntArrayRef sizes) {
+    return made_by == of.pass ? at::ones({1}).expand(sizes) : at::ones(sizes);
   };
+  x_ = at::ones({of.samples, of.channels, of.height, of.width});
+  weight_ = operand(ConvolutionPass::kWeightGradient, {of.results, of.channels, 3, 3});
+  gradient_ = operand(ConvolutionPass::kForward, {of.samples, of.results, of.result_height(), of.result_width()});
+}
+
+void MeasuredConvolution::run(ConvolutionKernel kernel) const {
+  const int64_t ones[] = {1, 1}, pads[] = {of_.pad_top, of_.pad_left};
+  const ConvolutionGeometry geometry{ones, pads, ones};
+  const WindowShape shape = window_shape(x_.sizes(), weight_.sizes(), geometry);
+  const bool is_direct = kernel == ConvolutionKernel::kDirect;
+  at::Tensor sum;
+  switch (of_.pass) {
+    case ConvolutionPass::kForward:
+      is_direct ? forward_direct(x_, weight_, {}, shape, geometry) : forward_winograd(of_, x_, weight_, {});
+      return;
+    case ConvolutionPass::kInputGradient:
+      is_direct ? input_direct(gradient_, x_, weight_, shape, geometry) : input_winograd(of_, gradient_, weight_);
+      return;
+    case ConvolutionPass::kWeightGradient:
+      if (is_direct) return add_weight_direct(sum, gradient_, x_, weight_, shape, geometry);
+      return add_weight_winograd(sum, of_, gradient_, x_);
+  }
 }
 
 }  // namespace graphpipe::runtime

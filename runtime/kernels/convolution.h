@@ -6,8 +6,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-
 #include "wire/product_table.h"
 
 namespace graphpipe::runtime {
@@ -30,7 +28,15 @@ void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient
 at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                        const ConvolutionGeometry& geometry);
 
-/// Computes one pass by this kernel, with operands of ones, each time it is called: to measure it.
-std::function<void()> convolution_call(const wire::Convolution& of, wire::ConvolutionKernel kernel);
+/// A pass with operands of ones, of which those exist that it reads: to measure it by either kernel.
+class MeasuredConvolution {
+ public:
+  explicit MeasuredConvolution(const wire::Convolution& of);
+  void run(wire::ConvolutionKernel kernel) const;
+
+ private:
+  wire::Convolution of_;
+  at::Tensor x_, weight_, gradient_;
+};
 
 }  // namespace graphpipe::runtime

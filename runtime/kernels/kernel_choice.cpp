@@ -63,6 +63,12 @@ void take_measured_kernels(std::string_view text) {
   if (!table)
     fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products, convolutions and their kernels",
          "delete it and run `graphpipe build` again");
+  const auto uses_winograd = [](const wire::TimedConvolution& each) {
+    return each.kernel == ConvolutionKernel::kWinograd;
+  };
+  if (!has_winograd() && std::ranges::any_of(table->convolutions, uses_winograd))
+    fail(Code::kUsage, "the kernels of this plan were measured on a processor with AVX2, which this one lacks",
+         "delete kernels.txt in the folder of rank 0, or start all ranks on processors that have it");
   if (table->threads == at::get_num_threads()) measured() = std::move(*table);
 }
 

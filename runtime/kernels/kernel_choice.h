@@ -28,7 +28,7 @@ ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of);
 
 /// From here on uses the measured kernels of this text, a kernels.txt; none if it is empty, and none that were measured
 /// with a different number of threads than the program has. Call before the first product. Throws RunError
-/// (kMalformedFile).
+/// (kMalformedFile; kUsage where this processor lacks what a kernel needs).
 void take_measured_kernels(std::string_view text);
 /// The kernels.txt of a generated folder; empty if it has none.
 std::string read_measured_kernels(const std::string& folder);

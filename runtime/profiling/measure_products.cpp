@@ -51,7 +51,9 @@ ConvolutionKernel fastest_kernel(const wire::Convolution& of) {
   using enum ConvolutionKernel;
   const ConvolutionKernel ruled = convolution_kernel_by_rule(of), other = ruled == kDirect ? kWinograd : kDirect;
   if (!has_winograd()) return kDirect;
-  return faster(ruled, convolution_call(of, ruled), other, convolution_call(of, other));
+  const MeasuredConvolution pass(of);
+  return faster(
+      ruled, [&] { pass.run(ruled); }, other, [&] { pass.run(other); });
 }
 
 }  // namespace

@@ -147,8 +147,8 @@ double convolution_rate(wire::ConvolutionKernel kernel, double operator_seconds)
     for (const wire::ConvolutionPass pass : {wire::ConvolutionPass::kForward, wire::ConvolutionPass::kInputGradient,
                                              wire::ConvolutionPass::kWeightGradient}) {
       flops += 2 * static_cast<double>(kSamples * size * size * channels * channels * kWindow);
-      const auto call = convolution_call({pass, kSamples, channels, channels, size, size, 1, 1}, kernel);
-      seconds += beside_call(seconds_of(call), operator_seconds);
+      const MeasuredConvolution measured({pass, kSamples, channels, channels, size, size, 1, 1});
+      seconds += beside_call(seconds_of([&] { measured.run(kernel); }), operator_seconds);
     }
   return flops / seconds;
 }

@@ -28,6 +28,24 @@ bool measures(const std::optional<std::string>& value) {
   return std::filesystem::exists(folder / text("out/", wire::kKernelsFile));
 }
 
+TEST_CASE("a table of other products, or of an older version, does not stay where none is measured") {
+  const Variable calibration("GRAPHPIPE_CALIBRATION", "default");
+  wire::ProductTable table{.threads = 1, .products = {{.work = {.rows = 512, .inner = 768, .columns = 3072}}}};
+  const std::string asked = wire::print_product_table(table);
+  table.products.front().kernel = wire::ProductKernel::kOneDnn;
+  const std::string measured = wire::print_product_table(table);
+  table.threads = 2;
+  for (const auto& [found, stays] : {std::pair(measured, true),
+                                     {wire::print_product_table(table), false},
+                                     {"graphpipe-products 1\nthreads 1\nproduct 512 768 3072 n n onednn\n", false}}) {
+    const TemporaryFolder folder;
+    folder.write(text("out/", wire::kProductsFile), asked);
+    folder.write(text("out/", wire::kKernelsFile), found);
+    CHECK(driver::choose_kernels(folder / "out").ok());
+    CHECK(std::filesystem::exists(folder / text("out/", wire::kKernelsFile)) == stays);
+  }
+}
+
 TEST_CASE("kernels are measured unless GRAPHPIPE_CALIBRATION says what the machine does; empty it says nothing") {
   CHECK(measures(std::nullopt));
   CHECK(measures(""));

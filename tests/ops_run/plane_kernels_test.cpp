@@ -63,37 +63,66 @@ double relative_difference(const at::Tensor& found, const at::Tensor& expected) 
 
 }  // namespace
 
-TEST_CASE("convolutions of planes and both their gradients are those in float64") {
-  const c10::InferenceMode no_autograd;
-  constexpr Pair kNone = {0, 0};
-  for (const PlaneCase& c : kPlanes) {
-    CAPTURE(c.channels);
-    CAPTURE(c.size[0]);
-    const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
-    const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
-    const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
-    const at::Tensor bias = random_planes({c.results}, 3);
-    const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
-    const auto convolve = [&](const at::Tensor& b) {
-      return at::convolution(wide_x, wide_w, b, c.strides, c.pads, c.dilations, false, kNone, 1);
-    };
-    const at::Tensor expected = convolve(bias.to(at::kDouble)), found = convolution(x, w, bias, geometry);
-    CHECK(relative_difference(found, expected) < 2e-6);
-    CHECK(relative_difference(convolution(x, w, {}, geometry), convolve({})) < 2e-6);
-    // Rows that do not lie together too: channels last.
-    const at::Tensor gradient = random_planes(found.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
-    const auto [of_x, of_w, none] =
-        at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
-                                 false, kNone, 1, {true, true, false});
-    CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) < 2e-6);
-    at::Tensor sum = convolution_weight_gradient(gradient, x, w, geometry);
-    CHECK(relative_difference(sum, of_w) < 2e-6);
-    for (int share = 1; share < 3; ++share) add_convolution_weight_gradient(sum, gradient, x, w, geometry);
-    CHECK(relative_difference(sum, of_w * 3) < 4e-6);
+namespace {
+
+/// All passes of a case by one kernel, if they fit Winograd's method, until it is destroyed.
+class Forced {
+ public:
+  Forced(const PlaneCase& c, wire::ConvolutionKernel kernel) {
+    wire::ProductTable table{.threads = at::get_num_threads()};
+    using enum wire::ConvolutionPass;
+    for (const wire::ConvolutionPass pass : {kForward, kInputGradient, kWeightGradient})
+      table.convolutions.push_back(
+          {{pass, c.samples, c.channels, c.results, c.size[0], c.size[1], c.pads[0], c.pads[1]}, kernel});
+    take_measured_kernels(wire::print_product_table(table));
   }
+  Forced(const Forced&) = delete;
+  Forced& operator=(const Forced&) = delete;
+  ~Forced() { take_measured_kernels({}); }
+};
+
+void check_convolution(const PlaneCase& c) {
+  constexpr Pair kNone = {0, 0};
+  CAPTURE(c.channels);
+  CAPTURE(c.size[0]);
+  const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
+  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+  const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+  const at::Tensor bias = random_planes({c.results}, 3);
+  const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
+  const auto convolve = [&](const at::Tensor& b) {
+    return at::convolution(wide_x, wide_w, b, c.strides, c.pads, c.dilations, false, kNone, 1);
+  };
+  const at::Tensor expected = convolve(bias.to(at::kDouble)), found = convolution(x, w, bias, geometry);
+  CHECK(relative_difference(found, expected) < 2e-6);
+  CHECK(relative_difference(convolution(x, w, {}, geometry), convolve({})) < 2e-6);
+  // Rows that do not lie together too: channels last.
+  const at::Tensor gradient = random_planes(found.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
+  const auto [of_x, of_w, none] =
+      at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
+                               false, kNone, 1, {true, true, false});
+  CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) < 2e-6);
+  at::Tensor sum = convolution_weight_gradient(gradient, x, w, geometry);
+  CHECK(relative_difference(sum, of_w) < 2e-6);
+  for (int share = 1; share < 3; ++share) add_convolution_weight_gradient(sum, gradient, x, w, geometry);
+  CHECK(relative_difference(sum, of_w * 3) < 4e-6);
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of planes and both their gradients are those in float64, by each kernel") {
+  const c10::InferenceMode no_autograd;
+  for (const PlaneCase& c : kPlanes)
+    for (const wire::ConvolutionKernel kernel :
+         {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd}) {
+      if (kernel == wire::ConvolutionKernel::kWinograd && !has_winograd()) continue;
+      const Forced forced(c, kernel);
+      check_convolution(c);
+    }
 }
 
 TEST_CASE("the number of threads changes no bit of a convolution by Winograd's method") {
+  if (!has_winograd()) return;
   const c10::InferenceMode no_autograd;
   const PlaneCase& c = {2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
@@ -102,30 +131,29 @@ TEST_CASE("the number of threads changes no bit of a convolution by Winograd's m
   const at::Tensor gradient = random_planes({c.samples, c.results, c.size[0], c.size[1]}, 3);
   std::vector<at::Tensor> results[2];
   const int before = at::get_num_threads();
-  for (const int threads : {1, 2}) {
+  for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
-    results[threads - 1] = {convolution(x, w, {}, geometry), convolution_input_gradient(gradient, x, w, geometry),
+    const Forced forced(c, wire::ConvolutionKernel::kWinograd);
+    results[threads / 2] = {convolution(x, w, {}, geometry), convolution_input_gradient(gradient, x, w, geometry),
                             convolution_weight_gradient(gradient, x, w, geometry)};
   }
   at::set_num_threads(before);
   for (size_t i = 0; i < results[0].size(); ++i) CHECK(results[0][i].equal(results[1][i]));
 }
 
-TEST_CASE("a table of kernels decides between Winograd's method and the others, and by the rule many are the former") {
+TEST_CASE("a table of kernels decides between Winograd's method and the others") {
   if (!has_winograd()) return;
+  const PlaneCase& c = {8, 64, 64, {16, 16}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   const wire::Convolution wide{wire::ConvolutionPass::kForward, 8, 64, 64, 16, 16, 1, 1};
   CHECK(wire::fits_winograd(wide));
-  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd);
-  take_measured_kernels(wire::print_product_table(
-      {.threads = at::get_num_threads(), .convolutions = {{wide, wire::ConvolutionKernel::kDirect}}}));
-  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kDirect);
+  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd);  // by the rule
   const at::Tensor x = random_planes({8, 64, 16, 16}, 1), w = random_planes({64, 64, 3, 3}, 2);
-  const Pair one = {1, 1};
-  const at::Tensor direct = convolution(x, w, {}, {one, one, one});
-  take_measured_kernels({});
-  const at::Tensor winograd = convolution(x, w, {}, {one, one, one});
-  CHECK_FALSE(winograd.equal(direct));
-  CHECK(relative_difference(winograd, direct.to(at::kDouble)) < 2e-6);
+  const auto computed_by = [&](wire::ConvolutionKernel kernel) {
+    const Forced forced(c, kernel);
+    CHECK(choose_convolution_kernel(wide) == kernel);
+    return convolution(x, w, {}, {c.strides, c.pads, c.dilations});
+  };
+  CHECK_FALSE(computed_by(wire::ConvolutionKernel::kDirect).equal(computed_by(wire::ConvolutionKernel::kWinograd)));
 }
 
 TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {
