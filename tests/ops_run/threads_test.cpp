@@ -68,7 +68,7 @@ TEST_CASE("our own loops run on the threads of --threads") {
 TEST_CASE("the number of threads changes no bit of norms, activations, pools, rotations and random numbers") {
   const c10::InferenceMode no_autograd;
   const at::Tensor x = drawn({8, 16, 96, 64}, 1), gradient = drawn({8, 16, 96, 64}, 2);
-  check_same_bits([&] { return Results{gelu(x), gelu_gradient(gradient, x)}; });
+  check_same_bits([&] { return Results{runtime::gelu(x), runtime::gelu_gradient(gradient, x)}; });
   check_same_bits([&] {
     const at::Tensor scale = drawn({64}, 3);
     const auto [result, inverse] = rms_norm(x, scale, 1, 1e-5);
