@@ -105,7 +105,7 @@ TEST_CASE("build and compile that are asked to terminate take their compilers wi
     CHECK(build.wait(15) == 128 + SIGTERM);
     CHECK(all_gone(compilers, 1));
     CHECK(compilers_of(words.back()).empty());
-    CHECK(says(build.talk(), "run `graphpipe build` again"));
+    CHECK(says(build.talk(), "start the same command again"));
   }
 }
 

@@ -108,7 +108,7 @@ Outcome run_pipeline(const std::string& name, const ir::Graph& graph, const std:
   const std::string built =
       output_of("g++ " + compiler_flags(folder) + compiled_headers() + (folder / "main.cpp").string() + " -o " +
                     program + runtime_libraries() + " " + torch + "/libtorch_cpu.so " + torch +
-                    "/libc10.so -Wl,-rpath," + torch + " -Wl,--unresolved-symbols=ignore-in-shared-libs",
+                    "/libc10.so -lgomp -Wl,-rpath," + torch + " -Wl,--unresolved-symbols=ignore-in-shared-libs",
                 status);
   REQUIRE_MESSAGE(status == 0, built);
   Outcome outcome;
