@@ -16,7 +16,7 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Floats per vector: as many as the widest registers hold; narrower registers also process this many at a time.
+/// Floats per vector: as many as the widest registers hold; several narrower ones hold as many.
 constexpr int64_t kLanes = 16;
 constexpr float kNothing = -std::numeric_limits<float>::infinity(), kLowest = std::numeric_limits<float>::lowest();
 /// Below this exponent, e^x is subnormal.
@@ -52,35 +52,41 @@ int64_t padded(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
 #define GRAPHPIPE_TILE_ROWS 1
 #define GRAPHPIPE_TILE_VECTORS 2
+#define GRAPHPIPE_REGISTER_LANES 4
 namespace any_processor {
 #include "runtime/kernels/attention_heads.inc"
 }
 #undef GRAPHPIPE_TILE_ROWS
 #undef GRAPHPIPE_TILE_VECTORS
+#undef GRAPHPIPE_REGISTER_LANES
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define GRAPHPIPE_HAS_LEVELS
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-#define GRAPHPIPE_TILE_ROWS 3
-#define GRAPHPIPE_TILE_VECTORS 2
+#define GRAPHPIPE_TILE_ROWS 6
+#define GRAPHPIPE_TILE_VECTORS 1
+#define GRAPHPIPE_REGISTER_LANES 8
 namespace with_avx2 {
 #include "runtime/kernels/attention_heads.inc"
 }
 #undef GRAPHPIPE_TILE_ROWS
 #undef GRAPHPIPE_TILE_VECTORS
+#undef GRAPHPIPE_REGISTER_LANES
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")
 #define GRAPHPIPE_TILE_ROWS 6
 #define GRAPHPIPE_TILE_VECTORS 4
+#define GRAPHPIPE_REGISTER_LANES 16
 namespace with_avx512 {
 #include "runtime/kernels/attention_heads.inc"
 }
 #undef GRAPHPIPE_TILE_ROWS
 #undef GRAPHPIPE_TILE_VECTORS
+#undef GRAPHPIPE_REGISTER_LANES
 #pragma GCC pop_options
 #endif
 

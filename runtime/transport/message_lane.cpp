@@ -4,8 +4,8 @@ namespace graphpipe::runtime {
 namespace {
 
 /// A vector of floats that are added together, at any alignment: the compiler does not vectorise a loop over single
-/// floats here.
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+/// floats here. As wide as the registers of any processor: of wider ones it would make copies in memory.
+using Lanes = float __attribute__((vector_size(16), aligned(4), may_alias));
 
 }  // namespace
 
