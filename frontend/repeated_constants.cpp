@@ -51,8 +51,15 @@ ir::DataSource first_part(ir::DataSource data, int64_t samples) {
   return data;
 }
 
+/// Whether the tensor may be a weight of the module, whose shape is not ours to change. Only PyTorch's files tell.
+bool may_be_weight(const Lowering& lowering, const Binding& operand) {
+  return operand.data && ir::is_floating(operand.type.dtype) &&
+         (!lowering.from_torch() || lowering.scalar_trains(operand.name));
+}
+
 /// The constant of one sample; none if those of the samples differ.
 std::optional<Binding> of_one_sample(const Lowering& lowering, const Binding& operand, size_t from_end) {
+  if (may_be_weight(lowering, operand)) return std::nullopt;
   const int64_t samples = lowering.traced_batch();
   Binding one = operand;
   one.type.shape[one.type.shape.size() - from_end] = Dim::fixed(1);

@@ -9,17 +9,24 @@ namespace {
 
 bool has(const std::string& nodes, const std::string& line) { return nodes.find(line) != std::string::npos; }
 
+/// As PyTorch's exporter writes it, which names what it has computed beforehand val_1, ..
+Result<frontend::Imported> import_exported(const std::string& body) {
+  ONNX_NAMESPACE::ModelProto model = parse_onnx_text(body);
+  model.set_producer_name("pytorch");
+  return import_bytes(model.SerializeAsString());
+}
+
 }  // namespace
 
 TEST_CASE("in a file with a fixed batch, a mask with equal parts for all samples is one for each") {
   const auto masked = [](const std::string& mask) {
-    return import_text("g (float[3,2,2] x) => (float[3,2,2] y) <float[3,1,2] mask = {" + mask + R"(}> {
-      y = Add(x, mask)
+    return import_exported("g (float[3,2,2] x) => (float[3,2,2] y) <float[3,1,2] val_1 = {" + mask + R"(}> {
+      y = Add(x, val_1)
     })");
   };
   const auto imported = masked("1, 2, 1, 2, 1, 2");
   REQUIRE(imported.ok());
-  CHECK(reports(imported->notes, Code::kBatchNotFound, "'mask'"));
+  CHECK(reports(imported->notes, Code::kBatchNotFound, "'val_1'"));
   CHECK_FALSE(masked("1, 2, 1, 2, 1, 3").ok());
   CHECK_FALSE(masked("1, 2, 1, 2, 3, 2").ok());
   // Of truth values too, which are known without a parameter.
@@ -35,8 +42,8 @@ TEST_CASE("in a file with a fixed batch, a mask with equal parts for all samples
 TEST_CASE("tokens that are repeated for the samples of the export follow the batch") {
   // Computed beforehand.
   const auto folded = [](const std::string& token) {
-    return import_text("g (float[3,2,2] x) => (float[3,3,2] y) <float[3,1,2] token = {" + token + R"(}> {
-      y = Concat<axis = 1>(token, x)
+    return import_exported("g (float[3,2,2] x) => (float[3,3,2] y) <float[3,1,2] val_1 = {" + token + R"(}> {
+      y = Concat<axis = 1>(val_1, x)
     })");
   };
   CHECK(has(nodes_of(folded("1, 2, 1, 2, 1, 2")), "{shape=dims[B,1,2]}"));
@@ -51,16 +58,16 @@ TEST_CASE("tokens that are repeated for the samples of the export follow the bat
 }
 
 TEST_CASE("constants are repeated where the batch is another axis, and joined along it as they are") {
-  CHECK(import_text(R"(g (float[3,2] x) => (float[3,4] y)
-    <float[1,3,2] mask = {1, 2, 1, 2, 1, 2}, int64[1] zero = {0}> {
+  CHECK(import_exported(R"(g (float[3,2] x) => (float[3,4] y)
+    <float[1,3,2] val_1 = {1, 2, 1, 2, 1, 2}, int64[1] zero = {0}> {
     rows = Unsqueeze(x, zero)
-    wide = Add(rows, mask)
+    wide = Add(rows, val_1)
     flat = Squeeze(wide, zero)
     y = Concat<axis = 1>(flat, flat)
   })")
             .ok());
-  CHECK_FALSE(import_text(R"(g (float[3,2] x) => (float[6,2] y) <float[3,2] more = {1, 2, 1, 2, 1, 2}> {
-    y = Concat<axis = 0>(x, more)
+  CHECK_FALSE(import_exported(R"(g (float[3,2] x) => (float[6,2] y) <float[3,2] val_1 = {1, 2, 1, 2, 1, 2}> {
+    y = Concat<axis = 0>(x, val_1)
   })")
                   .ok());
 }
@@ -83,16 +90,29 @@ TEST_CASE("the numbers of the samples of the export number those of any batch") 
   CHECK_FALSE(picked("0, 2, 1").ok());
 }
 
+TEST_CASE("a weight of the module keeps its shape, whatever it holds") {
+  const std::string body = R"(g (float[3,2] x) => (float[3,2] y) <float[3,2] weight = {0, 0, 0, 0, 0, 0}> {
+    y = Add(x, weight)
+  })";
+  CHECK_FALSE(import_exported(body).ok());
+  // Of another exporter's file any float tensor may be one.
+  CHECK_FALSE(import_text(R"(g (float[3,2] x) => (float[3,2] y) <float[3,2] val_1 = {0, 0, 0, 0, 0, 0}> {
+    y = Add(x, val_1)
+  })")
+                  .ok());
+}
+
 TEST_CASE("constants that stay in the file are compared there") {
   const auto imported = [](float last) {
     ONNX_NAMESPACE::ModelProto model =
-        parse_onnx_text("g (float[3,2000] x) => (float[3,2000] y) <float[3,2000] mask = {0}> { y = Mul(x, mask) }");
+        parse_onnx_text("g (float[3,2000] x) => (float[3,2000] y) <float[3,2000] val_1 = {0}> { y = Mul(x, val_1) }");
     ONNX_NAMESPACE::TensorProto& mask = *model.mutable_graph()->mutable_initializer(0);
     std::vector<float> numbers(6000);
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 2000);
     numbers.back() = last;
     mask.clear_float_data();
     mask.set_raw_data(std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)));
+    model.set_producer_name("pytorch");
     return import_bytes(model.SerializeAsString());
   };
   CHECK(imported(1999).ok());
