@@ -29,7 +29,8 @@ void measure(const PlanRequest& request, PlanAnswer& answer) {
     candidate.step_seconds = measured.step_seconds;
     candidate.fits = measured.fits;
   }
-  std::ranges::stable_sort(answer.candidates, {}, &PlanCandidate::step_seconds);
+  std::ranges::stable_sort(answer.candidates, {},
+                           [](const PlanCandidate& plan) { return std::pair(!plan.fits, plan.step_seconds); });
 }
 
 /// A plan file may name alternatives that the nodes do not have. They are refused here, since their costs are looked up
@@ -87,7 +88,8 @@ Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& r
   measure(request, answer);
   answer.bound = cost::plan_bound(folded.graph, cluster).step(folded.graph.batch);
   for (PlanCandidate& candidate : answer.candidates)
-    candidate.own = {.objective = candidate.step_seconds, .bound = answer.bound, .unit = "s"};
+    candidate.own = {
+        .objective = candidate.step_seconds, .bound = answer.bound, .unit = "s", .fits = candidate.fits};
   answer.objective = answer.candidates.front().step_seconds;
   return answer;
 }

@@ -59,7 +59,7 @@ partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidat
   return {.step_seconds =
               scheduler::step_of_plan(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
                                       folded->assignment, max_simulated, 1),
-          .fits = may_run || (plan.own && plan.own->fits)};
+          .fits = may_run};
 }
 
 Result<ProfileProblem::Scheduled> ProfileProblem::scheduled(const partitioner::PlanCandidate& plan) const {
@@ -199,7 +199,7 @@ JsonObject profile_json(const Options& options, const ProfileProblem& problem, c
     object.add("steady_step", steady->step_seconds).add("steady_update", steady->update_seconds);
   object.add("execute", std::string(ir::execution_name(problem.profile().graph.execution)));
   object.add("micro_batches", problem.micro_batches()).add("devices", problem.devices());
-  object.add("fits_memory", plan.fits);
+  object.add("fits_memory", plan.fits).add("fits_as_counted_there", plan.own->fits);
   object.add("states", answer.states).add("pairs", answer.pairs).add("stopped", answer.stopped);
   return object.add("limit", problem.limit_of(plan)).add("profile_format", options.foreign.format);
 }
@@ -223,7 +223,9 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
                      human_seconds(answer.search_seconds), answer.stopped.empty() ? "" : "; " + answer.stopped);
   out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
   if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);
-  if (!plan.fits) out += "the plan does not fit the memory of the devices; it is timed as if it did\n";
+  if (!plan.fits)
+    out += text("the plan does not fit the memory of the devices", own.fits ? " with what a schedule keeps in flight" : "",
+                "; it is timed as if it did\n");
   if (const std::string limit = problem.limit_of(plan); !limit.empty()) out += "limited by " + limit + "\n";
   return out;
 }

@@ -1,6 +1,7 @@
 #include "partitioner/profile.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "support/deadline.h"
 #include "support/run_tasks.h"
@@ -81,8 +82,13 @@ class BestOfAll {
     return answer.ok() ? answer->complete : answer.problems().front().code != Code::kInterrupted;
   }
 
+  /// Memory is counted in the same way for all, as it is scheduled: a plan that is timed without the limit is behind
+  /// every one that keeps to it.
   static bool fits_better(const PlanCandidate& a, const PlanCandidate& b) {
-    return std::pair(!a.fits, a.step_seconds) < std::pair(!b.fits, b.step_seconds);
+    const auto rank = [](const PlanCandidate& plan) {
+      return std::tuple(!plan.fits, !(plan.own && plan.own->fits), plan.step_seconds);
+    };
+    return rank(a) < rank(b);
   }
 
   bool is_on_accelerators(const ir::StageChoice& choice) const {
@@ -113,7 +119,7 @@ class BestOfAll {
     if (!finder.empty()) best.stopped = "found by " + finder;
     best.objective = plan.step_seconds;
     best.bound = is_bounded ? bound : 0;
-    plan.own = {.objective = best.objective, .bound = best.bound, .unit = "s", .fits = plan.fits};
+    plan.own = {.objective = best.objective, .bound = best.bound, .unit = "s", .fits = plan.own && plan.own->fits};
     best.search_seconds = deadline_.seconds();
     best.complete = complete;
   }
