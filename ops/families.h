@@ -25,6 +25,7 @@ std::span<const OpDef> pad_ops();
 std::span<const OpDef> matmul_ops();
 std::span<const OpDef> softmax_ops();
 std::span<const OpDef> loss_ops();
+std::span<const OpDef> cross_entropy_ops();
 std::span<const OpDef> norm_ops();
 std::span<const OpDef> group_norm_ops();
 std::span<const OpDef> batch_norm_ops();

@@ -1,5 +1,6 @@
 // Losses that return the sum over the counted positions of the micro-batch, as training needs them (docs/semantics.md,
-// section 4): the graph multiplies the sum by 1/N of the full batch. ONNX's own losses are in onnx_loss.cpp.
+// section 4): the graph multiplies the sum by 1/N of the full batch. Cross entropy is in cross_entropy.cpp, ONNX's own
+// losses are in onnx_loss.cpp.
 
 #include "ops/emit_helpers.h"
 #include "ops/example_helpers.h"
@@ -21,126 +22,6 @@ void add_loss_gradient(GradientBuilder& builder, size_t i, std::string_view op) 
 }
 
 Inferred scalar_sum(const NodeView& node) { return one_output(node, {node.input(0).type.dtype, {}}, Mixing::kMixes); }
-
-// --- CrossEntropyLossSum(logits, labels) {axis, ignore_index}: outputs the loss and the log-probabilities ---
-
-Result<int> class_axis(const NodeView& node, const ir::Shape& logits) {
-  GP_TRY(const int axis, axis_attribute(node, "axis", 1, logits.size()));
-  if (!logits[static_cast<size_t>(axis)].is_fixed()) {
-    return problem_at(node, Code::kBadLoss, text("has the batch as its class axis, in ", shape_text(logits)),
-                      "name an output whose classes lie on another axis than the samples");
-  }
-  return axis;
-}
-
-Status expect_labels(const NodeView& node, const ir::Shape& logits, const ir::Shape& labels, int axis) {
-  ir::Shape wanted = logits;
-  wanted.erase(wanted.begin() + axis);
-  if (wanted == labels) return Ok{};
-  return problem_at(node, Code::kBadLoss,
-                    text("needs labels of shape ", shape_text(wanted), " for logits of shape ", shape_text(logits),
-                         ", found ", shape_text(labels)),
-                    "give one class index per position");
-}
-
-Inferred infer_cross_entropy(const NodeView& node) {
-  GP_TRY_VOID(expect_inputs(node, 2, 2));
-  GP_TRY_VOID(expect_floating(node, {0}));
-  GP_TRY_VOID(expect_index(node, {1}));
-  const ir::Shape& logits = node.input(0).type.shape;
-  GP_TRY(const int axis, class_axis(node, logits));
-  GP_TRY_VOID(expect_labels(node, logits, node.input(1).type.shape, axis));
-  return checked(
-      node, {make_value(node, {node.input(0).type.dtype, {}}, Mixing::kMixes), make_value(node, node.input(0).type)});
-}
-
-/// Includes copies of the labels, as indices and as booleans, and one number per label.
-Work cross_entropy_work(const NodeView& node, Samples samples) {
-  Work work = per_input_element(node, samples, 14);
-  work.scratch = 25 * elements(node.input(1), samples);
-  return work;
-}
-Work cross_entropy_gradient_work(const NodeView& node, Samples samples) {
-  Work work = per_output_element(node, samples, 12);
-  work.scratch = 17 * elements(node.input(2), samples);
-  return work;
-}
-
-// Declares `index`, the labels with a class dim of one where ignored labels are class 0, and `ignored`.
-struct LabelNames {
-  std::string index, ignored;
-};
-LabelNames emit_labels(Emitter& emitter, size_t labels, int64_t axis) {
-  const LabelNames names{emitter.local("index"), emitter.local("ignored")};
-  const ir::Attributes& attributes = emitter.node().attributes();
-  if (!attributes.has("ignore_index")) {
-    emitter.statement(
-        text("const at::Tensor ", names.index, " = ", emitter.in(labels), ".to(at::kLong).unsqueeze(", axis, ")"), "");
-    return {names.index, ""};
-  }
-  emitter.statement(text("const at::Tensor ", names.ignored, " = ", emitter.in(labels), ".eq(",
-                         integer(attributes.get_int("ignore_index", 0)), ").unsqueeze(", axis, ")"),
-                    "");
-  emitter.statement(text("const at::Tensor ", names.index, " = ", emitter.in(labels), ".to(at::kLong).unsqueeze(", axis,
-                         ").masked_fill(", names.ignored, ", 0)"),
-                    "");
-  return names;
-}
-
-void emit_cross_entropy(Emitter& emitter) {
-  const int64_t axis = emitter.node().attributes().get_int("axis", 1);
-  const LabelNames labels = emit_labels(emitter, 1, axis);
-  const std::string log_probabilities = emitter.local("log_probabilities");
-  emitter.statement(
-      text("at::Tensor ", log_probabilities, " = at::_log_softmax(", emitter.in(0), ", ", axis, ", false)"),
-      "ATen/ops/_log_softmax.h");
-  const std::string masked = labels.ignored.empty() ? "" : text(".masked_fill(", labels.ignored, ", 0.0)");
-  emitter.assign(0, text(log_probabilities, ".gather(", axis, ", ", labels.index, ")", masked, ".sum().neg()"), "");
-  emitter.assign(1, text("std::move(", log_probabilities, ")"), "");
-}
-
-Status cross_entropy_gradient(GradientBuilder& builder) {
-  if (!builder.wants(0)) return Ok{};
-  const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.output(1), builder.input(1)};
-  builder.set_input_gradient(0, builder.add_one(0, "CrossEntropyLossSumGrad", inputs, builder.forward().attributes()));
-  return Ok{};
-}
-
-Inferred infer_cross_entropy_gradient(const NodeView& node) {
-  GP_TRY_VOID(expect_inputs(node, 3, 3));
-  return one_output(node, node.input(1).type);
-}
-
-// probabilities - one_hot(labels), 0 at ignored positions, times the loss's gradient; in one buffer.
-void emit_cross_entropy_gradient(Emitter& emitter) {
-  const int64_t axis = emitter.node().attributes().get_int("axis", 1);
-  const LabelNames labels = emit_labels(emitter, 2, axis);
-  const std::string result = emitter.local("gradient");
-  emitter.statement(text("at::Tensor ", result, " = ", emitter.in(1), ".exp()"), "");
-  emitter.statement(text(result, ".scatter_(", axis, ", ", labels.index, ", -1.0, \"add\")"), "");
-  if (!labels.ignored.empty()) emitter.statement(text(result, ".masked_fill_(", labels.ignored, ", 0.0)"), "");
-  emitter.assign(0, text(result, ".mul_(", emitter.in(0), ")"), "");
-}
-
-wire::IdBounds cross_entropy_ids(const NodeView& node, size_t i) {
-  if (i != 1) return {};
-  const ir::Shape& logits = node.input(0).type.shape;
-  int64_t axis = node.attributes().get_int("axis", 1);
-  if (axis < 0) axis += std::ssize(logits);
-  return {.low = 0,
-          .high = logits[static_cast<size_t>(axis)].factor,
-          .has_ignored = node.attributes().has("ignore_index"),
-          .ignored = node.attributes().get_int("ignore_index", 0)};
-}
-
-std::vector<Example> cross_entropy_examples() {
-  const ir::Attributes ignoring = {{"axis", int64_t{2}}, {"ignore_index", int64_t{1}}};
-  return {{.inputs = {normal({kB, 5}), integers({kB}, 0, 5)}, .attributes = {{"axis", int64_t{1}}}, .outputs = 2},
-          {.inputs = {normal({kB, 3, 5}), integers({kB, 3}, 0, 5)}, .attributes = ignoring, .outputs = 2},
-          {.inputs = {normal({kB, 4, 2, 2}), integers({kB, 2, 2}, 0, 4)},
-           .attributes = {{"axis", int64_t{1}}, {"ignore_index", int64_t{-100}}},
-           .outputs = 2}};
-}
 
 // --- MeanSquaredErrorSum(x, y), BceWithLogitsSum(x, y): sums over all elements ---
 
@@ -273,24 +154,6 @@ Status scale_by_samples_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-std::vector<OpDef> cross_entropy_rows() {
-  return {{.name = "CrossEntropyLossSum",
-           .precision = Precision::kFloat32,
-           .infer = infer_cross_entropy,
-           .work = cross_entropy_work,
-           .gradient = cross_entropy_gradient,
-           .emit = emit_cross_entropy,
-           .sample_sum = sums_samples,
-           .ids = cross_entropy_ids,
-           .examples = cross_entropy_examples()},
-          {.name = "CrossEntropyLossSumGrad",
-           .infer = infer_cross_entropy_gradient,
-           .work = cross_entropy_gradient_work,
-           .emit = emit_cross_entropy_gradient,
-           .examples = {{.inputs = {normal({}), normal({kB, 5}), integers({kB}, 0, 5)},
-                         .attributes = {{"axis", int64_t{1}}, {"ignore_index", int64_t{2}}}}}}};
-}
-
 std::vector<OpDef> elementwise_rows() {
   return {{.name = "MeanSquaredErrorSum",
            .precision = Precision::kFloat32,
@@ -354,7 +217,7 @@ std::vector<OpDef> contrastive_rows() {
 }  // namespace
 
 std::span<const OpDef> loss_ops() {
-  static const std::vector<OpDef> rows = joined({cross_entropy_rows(), elementwise_rows(), contrastive_rows()});
+  static const std::vector<OpDef> rows = joined({elementwise_rows(), contrastive_rows()});
   return rows;
 }
 

@@ -204,7 +204,12 @@ TEST_CASE("a plan that no number of micro-batches in flight makes fit is said no
   REQUIRE(read.code == 0);
   CHECK(read.object["fits_memory"] == false);
   CHECK(read.object["simulated_step"] == unaware.object["simulated_step"]);
-  CHECK(best.object["limit"].get<std::string>().find("would lift it") != std::string::npos);
+  CHECK(best.object["limit"].get<std::string>().find("lift it") != std::string::npos);
+  // What fits only as its own project counts is timed without the limit, so that its step says nothing.
+  const auto counted = answer_of("pipedream");
+  CHECK(counted.object["fits_memory"] == false);
+  CHECK(counted.object["fits_as_counted_there"] == true);
+  CHECK(counted.object["simulated_step"] < best.object["simulated_step"]);
 }
 
 TEST_CASE("every planner prints the promised fields for a profile") {

@@ -18,6 +18,7 @@
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rotary.h"
+#include "tests/ops_run/differences.h"
 #include "tests/ops_run/test_device.h"
 
 namespace graphpipe::runtime {
@@ -25,10 +26,6 @@ namespace {
 
 at::Tensor seeded(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
-}
-
-double largest_difference(const at::Tensor& found, const at::Tensor& expected) {
-  return (found.cpu().to(at::kDouble) - expected).abs().max().item<double>();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/batch_norm.h"
+#include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/max_pool.h"
 #include "runtime/kernels/rms_norm.h"
@@ -65,7 +66,7 @@ TEST_CASE("our own loops run on the threads of --threads") {
 }
 #endif
 
-TEST_CASE("the number of threads changes no bit of norms, activations, pools, rotations and random numbers") {
+TEST_CASE("the number of threads changes no bit of norms, activations, pools, rotations, losses and random numbers") {
   const c10::InferenceMode no_autograd;
   const at::Tensor x = drawn({8, 16, 96, 64}, 1), gradient = drawn({8, 16, 96, 64}, 2);
   check_same_bits([&] { return Results{runtime::gelu(x), runtime::gelu_gradient(gradient, x)}; });
@@ -89,6 +90,11 @@ TEST_CASE("the number of threads changes no bit of norms, activations, pools, ro
     const auto [of_x, of_scale, of_bias] =
         batch_norm_backward(gradient, x, scale, mean, inverse, 1e-5, {true, true, true});
     return Results{result, mean, inverse, of_x, of_scale, of_bias};
+  });
+  check_same_bits([&] {
+    const at::Tensor labels = at::arange(x.numel() / 64, at::kLong).remainder(64).view({8, 16, 96});
+    const auto [loss, sums] = cross_entropy_sum(x, labels, 3, {});
+    return Results{loss, sums, cross_entropy_gradient(x, sums, labels, at::ones({}), 3, {})};
   });
   check_same_bits([&] {
     return Results{dropout_mask(x, {.batch_axis = 0, .rows_per_sample = 1}, 0.3, {.seed = 1, .step = 2, .node = 3})};
