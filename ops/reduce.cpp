@@ -142,6 +142,13 @@ void replace_all(std::string& where, std::string_view from, const std::string& t
   }
 }
 
+/// Such as the gradient of a bias.
+bool is_sum_of_rows(const NodeView& node, const std::vector<int>& axes) {
+  const ir::TensorType& from = node.input(0).type;
+  return node.node().op == "ReduceSum" && !keeps_dims(node) && ir::is_floating(from.dtype) && !axes.empty() &&
+         axes.size() < from.shape.size() && axes.back() + 1 == std::ssize(axes);
+}
+
 void emit_reduce(Emitter& emitter) {
   const NodeView& node = emitter.node();
   const ReduceRow& row = reduce_row_of(node.node());
@@ -150,6 +157,9 @@ void emit_reduce(Emitter& emitter) {
   if (axes.empty() && !node.input(0).type.shape.empty()) {
     return assign_pattern(emitter, "at::alias($0)", "ATen/ops/alias.h");
   }
+  if (is_sum_of_rows(node, axes))
+    return assign_pattern(emitter, text("graphpipe::runtime::sum_leading_axes($0, ", axes.size(), ")"),
+                          "runtime/kernels/sum_rows.h");
   std::string pattern(row.pattern);
   replace_all(pattern, "<axes>", "at::IntArrayRef" + list(axes));
   replace_all(pattern, "<keep>", boolean(keeps_dims(node)));

@@ -63,6 +63,8 @@ ValueId NodeGradientBuilder::reduce_to_input(size_t i, ValueId gradient) {
   for (size_t axis = 0; axis < from.size(); ++axis)
     if (axis < extra || (to[axis - extra] == ir::Dim::fixed(1) && from[axis] != ir::Dim::fixed(1)))
       axes.push_back(static_cast<int64_t>(axis));
+  // Of axes that only the gradient has, nothing is left to reshape.
+  if (axes.size() == extra) return add_one(i, "ReduceSum", {gradient}, {{"axes", axes}, {"keepdims", int64_t{0}}});
   ValueId result = gradient;
   if (!axes.empty()) result = add_one(i, "ReduceSum", {result}, {{"axes", axes}, {"keepdims", int64_t{1}}});
   if (extra > 0) result = add_one(i, "Reshape", {result}, {{"shape", to}});

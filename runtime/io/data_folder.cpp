@@ -19,6 +19,7 @@
 #include "runtime/io/prefetch.h"
 #include "runtime/io/stored_samples.h"
 #include "runtime/io/tensor_proto.h"
+#include "support/stopwatch.h"
 #include "wire/check_data.h"
 #include "wire/scan_numbers.h"
 
@@ -53,7 +54,7 @@ class StoredData : public Data {
     std::optional<std::vector<std::byte>> read;
     if (prefetch_) read = prefetch_->take({&row, step, range});
     if (read) std::ranges::copy(*read, to.begin());
-    else gather(row, step, range, to);
+    else gather_now(row, step, range, to);
     if (prefetch_) read_next(row, step, range);
     return row.tensor.batch_axis < 0 ? stored : batch_axis_in_place(std::move(stored), row);
   }
@@ -63,6 +64,12 @@ class StoredData : public Data {
   void read_next(const DataRow& row, int64_t step, wire::SampleRange range) {
     const wire::SampleRange next = wire::intersect(range, {0, order_.samples_of(step + 1)});
     if (row.tensor.batch_axis >= 0 && !next.empty()) prefetch_->begin({&row, step + 1, next});
+  }
+
+  void gather_now(const DataRow& row, int64_t step, wire::SampleRange range, std::span<std::byte> bytes) {
+    const Stopwatch watch;
+    gather(row, step, range, bytes);
+    if (prefetch_) prefetch_->took(watch.seconds());
   }
 
   // Fills `bytes` with the samples, sample axis first. Called by the rank and by the thread that reads ahead.

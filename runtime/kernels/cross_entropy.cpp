@@ -57,7 +57,8 @@ GRAPHPIPE_INLINE Sum sum_of_row(const float* __restrict row, int64_t count) {
       largest.of[lane] = row[i + lane] > largest.of[lane] ? row[i + lane] : largest.of[lane];
   for (int64_t lane = 0; i + lane < count; ++lane)
     largest.of[lane] = row[i + lane] > largest.of[lane] ? row[i + lane] : largest.of[lane];
-  const float top = *std::max_element(largest.of, largest.of + kRowLanes);
+  float top = largest.of[0];
+  for (const float lane : largest.of) top = lane > top ? lane : top;
   float sum = 0;
   for (int64_t first = 0; first < count; first += kSummedAtOnce) {
     const int64_t end = std::min(first + kSummedAtOnce, count);

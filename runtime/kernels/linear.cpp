@@ -10,10 +10,6 @@
 namespace graphpipe::runtime {
 namespace {
 
-at::Tensor product_with(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  return matrix_product(product_kernel(a, b), a, b, bias);
-}
-
 at::Tensor rows_of(const at::Tensor& x) { return x.dim() == 2 ? x : x.flatten(0, -2); }
 
 /// [M, N] with the leading axes of `like`.
@@ -34,22 +30,22 @@ std::pair<at::Tensor, at::Tensor> weight_gradient_operands(const at::Tensor& x, 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool transposed) {
-  return with_axes_of(x, product_with(rows_of(x), transposed ? weight.t() : weight, bias));
+  return with_axes_of(x, product(rows_of(x), transposed ? weight.t() : weight, bias));
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool transposed) {
-  return with_axes_of(gradient, product_with(rows_of(gradient), transposed ? weight : weight.t(), {}));
+  return with_axes_of(gradient, product(rows_of(gradient), transposed ? weight : weight.t(), {}));
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
   const auto [left, right] = weight_gradient_operands(x, gradient, transposed);
-  return product_with(left, right, {});
+  return product(left, right, {});
 }
 
 void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
   const auto [left, right] = weight_gradient_operands(x, gradient, transposed);
   if (sum.defined()) product_into(sum, left, right, /*adds=*/true);
-  else sum = product_with(left, right, {});
+  else sum = product(left, right, {});
 }
 
 }  // namespace graphpipe::runtime

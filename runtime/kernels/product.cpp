@@ -13,6 +13,9 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/kernels/small_product.h"
+#include "runtime/kernels/vector_loops.h"
+
 namespace at::native {
 // result = beta * result + alpha * a b with oneDNN, using transposed operands as they are and allocating nothing.
 // LibTorch exports it without a header; weak, so that it may be missing.
@@ -38,6 +41,19 @@ bool has_direct_onednn() {
   return has;
 }
 
+bool is_cpu_float(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
+         !(at::GradMode::is_enabled() && tensor.requires_grad());
+}
+
+bool is_small(const at::Tensor& a, const at::Tensor& b) {
+  return is_cpu_float(a) && is_cpu_float(b) && is_small_product(a.size(0), a.size(1), b.size(1));
+}
+
+MatrixView view_of(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<float>(), matrix.size(0), matrix.size(1), matrix.stride(0), matrix.stride(1)};
+}
+
 /// mkldnn::_linear_pointwise(X, W, bias, attr, scalars, algorithm): X W^T + bias. It has no C++ function of its own.
 using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                                    std::string_view, c10::List<std::optional<at::Scalar>>,
@@ -59,9 +75,7 @@ Product product_of(const at::Tensor& a, const at::Tensor& b) {
 }
 
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.is_cpu() || a.scalar_type() != at::kFloat || b.scalar_type() != at::kFloat) return ProductKernel::kBlas;
-  if (at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad())) return ProductKernel::kBlas;
-  return choose_product_kernel(product_of(a, b));
+  return is_cpu_float(a) && is_cpu_float(b) ? choose_product_kernel(product_of(a, b)) : ProductKernel::kBlas;
 }
 
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
@@ -79,7 +93,17 @@ at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::T
   return result;
 }
 
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (!is_small(a, b) || (bias.defined() && !loop_takes(bias))) return matrix_product(product_kernel(a, b), a, b, bias);
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  multiply_small(view_of(a), view_of(b), bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                 result.mutable_data_ptr<float>(), /*adds=*/false);
+  return result;
+}
+
 void product_into(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool adds) {
+  if (is_small(a, b) && loop_takes(result))
+    return multiply_small(view_of(a), view_of(b), nullptr, result.mutable_data_ptr<float>(), adds);
   const ProductKernel kernel = product_kernel(a, b);
   if (kernel == ProductKernel::kOneDnn && result.is_contiguous() && has_direct_onednn())
     return at::native::mkldnn_matmul(a, b, result, adds ? 1 : 0, /*alpha=*/1);

@@ -19,7 +19,10 @@ ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b);
 /// BLAS if this LibTorch has no oneDNN. Needs for oneDNN: float32 on a CPU, and no autograd.
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
 
-/// Writes a [M, K] times b [K, N] to result [M, N], or adds it to what is there.
+/// The same with the kernel that is chosen; small products of floats on a CPU are our own (small_product.h).
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
+
+/// Writes a [M, K] times b [K, N] to result [M, N], or adds it to what is there; with the kernel that is chosen.
 void product_into(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool adds);
 
 }  // namespace graphpipe::runtime

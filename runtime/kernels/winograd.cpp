@@ -24,19 +24,6 @@ using Weights = Vector8[9];
 
 constexpr int64_t kElementsOfWeight = 9;
 
-#if defined(__x86_64__)
-using Vector16 = float __attribute__((vector_size(64)));
-GRAPHPIPE_AVX512 void multiply_wide(const PanelProduct& product) { multiply_rows<Vector16, 16>(product, 0); }
-#endif
-GRAPHPIPE_AVX2 void multiply_narrow(const PanelProduct& product) { multiply_rows<Vector8, 6>(product, 0); }
-
-void multiply(const PanelProduct& product) {
-#if defined(__x86_64__)
-  if (has_avx512()) return multiply_wide(product);
-#endif
-  multiply_narrow(product);
-}
-
 /// The three parts of the workspace; the matrices of two values lie `between` floats apart.
 struct Part {
   float* data;
@@ -244,7 +231,7 @@ void winograd_planes(const WinogradPass& pass, const float* read, const float* w
                      [&](int64_t begin, int64_t end) { transform_all_elements(block, read, begin, end); });
     at::parallel_for(0, kTileValues, 1, [&](int64_t begin, int64_t end) {
       for (int64_t value = begin; value < end; ++value)
-        multiply({.rows = shape.rows,
+        multiply_panels({.rows = shape.rows,
                   .inner = shape.inner,
                   .panels = block.panels(),
                   .left = weights.data + value * weights.between,
@@ -272,7 +259,7 @@ void winograd_weights(const WinogradPass& pass, const float* x, const float* gra
                      [&](int64_t begin, int64_t end) { transform_all_gradients(block, gradient, begin, end); });
     at::parallel_for(0, kTileValues, 1, [&](int64_t begin, int64_t end) {
       for (int64_t value = begin; value < end; ++value)
-        multiply({.rows = shape.rows,
+        multiply_panels({.rows = shape.rows,
                   .inner = (block.last - block.first) * kVector8Lanes,
                   .panels = groups / 2,
                   .left = gradients.data + value * gradients.between,

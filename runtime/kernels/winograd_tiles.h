@@ -1,26 +1,13 @@
 #pragma once
-// Eight tiles of one channel at a time: read from their plane, transformed, and written to it. Vectors are GCC's own,
-// which any processor has in parts.
+// Eight tiles of one channel at a time: read from their plane, transformed, and written to it.
 
 #include <algorithm>
 #include <cstdint>
 
-#include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/vectors.h"
 #include "wire/winograd.h"
 
-#if defined(__GNUC__) && !defined(__clang__)
-// Functions with vectors as arguments are always inlined: no call has an ABI that could change.
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-
 namespace graphpipe::runtime {
-
-using Vector8 = float __attribute__((vector_size(32)));
-using UnalignedVector8 = float __attribute__((vector_size(32), aligned(4)));
-constexpr int64_t kVector8Lanes = 8;
-
-GRAPHPIPE_INLINE Vector8 load8(const float* from) { return *reinterpret_cast<const UnalignedVector8*>(from); }
-GRAPHPIPE_INLINE void store8(float* to, const Vector8& vector) { *reinterpret_cast<UnalignedVector8*>(to) = vector; }
 
 // Elements 0, 2, .. 14 and 1, 3, .. 15 of two vectors, in the order of the lanes that costs one instruction: of tiles
 // 0, 1, 4, 5, 2, 3, 6, 7. Nothing depends on their order until `first_half` and `second_half` undo it.

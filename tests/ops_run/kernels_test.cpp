@@ -18,6 +18,9 @@
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rotary.h"
+#include "runtime/kernels/small_product.h"
+#include "runtime/kernels/sum_rows.h"
+#include "runtime/kernels/vector_loops.h"
 #include "tests/ops_run/differences.h"
 #include "tests/ops_run/test_device.h"
 
@@ -46,6 +49,49 @@ TEST_CASE("products by either kernel, operands transposed or not, are those in f
           CHECK(largest_difference(found, expected) < 2e-5);
           CHECK(found.equal(matrix_product(kernel, a, b, bias)));
         }
+}
+
+TEST_CASE("small products are those in float64, whatever their sizes and the order of their operands in memory") {
+  const c10::InferenceMode no_autograd;
+  const std::vector<int64_t> sizes = {1, 2, 5, 7, 8, 9, 16, 17, 33, 64};
+  for (size_t m = 0; m < sizes.size(); ++m)
+    for (size_t n = 0; n < sizes.size(); ++n)
+      for (const bool left_turned : {false, true})
+        for (const bool right_turned : {false, true}) {
+          const int64_t rows = sizes[m], columns = sizes[n], inner = sizes[(m + 3 * n) % sizes.size()];
+          const at::Tensor a = left_turned ? seeded({inner, rows}, 1).t() : seeded({rows, inner}, 1);
+          const at::Tensor b = right_turned ? seeded({columns, inner}, 2).t() : seeded({inner, columns}, 2);
+          const at::Tensor bias = seeded({columns}, 3), expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
+          CAPTURE(rows);
+          CAPTURE(inner);
+          CAPTURE(columns);
+          CHECK(is_small_product(rows, inner, columns) == (has_avx2() && rows * inner * columns <= 1 << 17));
+          CHECK(largest_difference(product(a, b, {}), expected) < 2e-5);
+          CHECK(largest_difference(product(a, b, bias), expected + bias) < 2e-5);
+          const at::Tensor sum = at::ones({rows, columns});
+          product_into(sum, a, b, /*adds=*/true);
+          CHECK(largest_difference(sum, expected + 1) < 2e-5);
+          product_into(sum, a, b, /*adds=*/false);
+          CHECK(sum.equal(product(a, b, {})));
+        }
+}
+
+TEST_CASE("sums over leading axes are those of float64, for any number of rows and columns") {
+  const c10::InferenceMode no_autograd;
+  for (const int64_t rows : {1, 5, 64, 1000})
+    for (const int64_t columns : {1, 9, 64, 150}) {
+      const at::Tensor x = seeded({rows, 2, columns}, 1);
+      for (const int64_t axes : {1, 2}) {
+        const std::vector<int64_t> both = {0, 1};
+        const at::IntArrayRef leading = at::IntArrayRef(both).slice(0, static_cast<size_t>(axes));
+        for (const at::Tensor& view : {x, x.transpose(0, 1)}) {
+          const at::Tensor found = sum_leading_axes(view, axes), expected = at::sum(view.to(at::kDouble), leading);
+          CHECK(found.sizes() == expected.sizes());
+          CHECK(largest_difference(found, expected) < 2e-6 * std::sqrt(static_cast<double>(rows)) + 1e-6);
+        }
+      }
+    }
+  CHECK(sum_leading_axes(at::ones({0, 3}), 1).equal(at::zeros({3})));
 }
 
 TEST_CASE("the measured kernel of a product is taken, with operands that lie so and as many threads") {

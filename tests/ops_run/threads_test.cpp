@@ -19,6 +19,7 @@
 #include "runtime/kernels/max_pool.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rotary.h"
+#include "runtime/kernels/sum_rows.h"
 #include "runtime/random.h"
 
 namespace graphpipe::runtime {
@@ -96,6 +97,7 @@ TEST_CASE("the number of threads changes no bit of norms, activations, pools, ro
     const auto [loss, sums] = cross_entropy_sum(x, labels, 3, {});
     return Results{loss, sums, cross_entropy_gradient(x, sums, labels, at::ones({}), 3, {})};
   });
+  check_same_bits([&] { return Results{sum_leading_axes(x, 1), sum_leading_axes(x, 3)}; });
   check_same_bits([&] {
     return Results{dropout_mask(x, {.batch_axis = 0, .rows_per_sample = 1}, 0.3, {.seed = 1, .step = 2, .node = 3})};
   });

@@ -15,6 +15,9 @@ namespace {
 
 const DataRow kRow{.name = "x"};
 
+/// A read that is worth another thread.
+constexpr std::chrono::microseconds kSlow(200);
+
 std::vector<std::byte> bytes_of(int64_t number) { return std::vector<std::byte>(3, std::byte(number)); }
 
 // Waits for what another thread does; far longer than it takes.
@@ -69,6 +72,7 @@ TEST_CASE("taking waits for what is being read, and a read that fails leaves not
 TEST_CASE("items that a step was expected to ask for and did not are let go") {
   std::atomic<int> reads = 0;
   Prefetch prefetch([&](const ReadRequest& request) {
+    std::this_thread::sleep_for(kSlow);
     ++reads;
     return bytes_of(request.step);
   });
@@ -79,4 +83,19 @@ TEST_CASE("items that a step was expected to ask for and did not are let go") {
   prefetch.begin({&kRow, 100, {0, 2}});
   CHECK((prefetch.take({&kRow, 100, {0, 2}}) == bytes_of(100)));
   for (int64_t step = 0; step < 49; ++step) CHECK_FALSE(prefetch.take({&kRow, step, {0, 2}}).has_value());
+}
+
+TEST_CASE("what is quicker read than handed over is left to who takes it, until a read is slow") {
+  std::atomic<int> reads = 0;
+  Prefetch prefetch([&](const ReadRequest&) {
+    ++reads;
+    return std::vector<std::byte>();
+  });
+  for (int i = 0; i < 100; ++i) prefetch.took(1e-6);
+  prefetch.begin({&kRow, 1, {0, 2}});
+  CHECK_FALSE(prefetch.take({&kRow, 1, {0, 2}}).has_value());
+  prefetch.took(1e-3);
+  prefetch.begin({&kRow, 2, {0, 2}});
+  CHECK(prefetch.take({&kRow, 2, {0, 2}}).has_value());
+  CHECK(reads == 1);
 }

@@ -1,0 +1,115 @@
+#include "runtime/kernels/sum_rows.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "runtime/kernels/vectors.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#endif
+
+namespace graphpipe::runtime {
+namespace {
+
+/// Columns whose sums stay in registers.
+constexpr int64_t kColumnsAtOnce = 64;
+/// Sums of parts lose less to rounding than one of all rows.
+constexpr int64_t kRowsOfPart = 64;
+
+struct SummedRows {
+  const float* data;
+  int64_t rows, width;
+};
+
+template <typename Vector>
+GRAPHPIPE_INLINE void sum_columns(const SummedRows& of, int64_t first, float* sums) {
+  constexpr int kVectors = kColumnsAtOnce * sizeof(float) / sizeof(Vector);
+  constexpr int kVectorLanes = kColumnsAtOnce / kVectors;
+  typedef Vector Unaligned __attribute__((aligned(4)));
+  Vector total[kVectors] = {};
+  for (int64_t begin = 0; begin < of.rows; begin += kRowsOfPart) {
+    Vector part[kVectors] = {};
+    const int64_t end = std::min(begin + kRowsOfPart, of.rows);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* from = of.data + row * of.width + first;
+      for (int i = 0; i < kVectors; ++i) part[i] += *reinterpret_cast<const Unaligned*>(from + i * kVectorLanes);
+    }
+    for (int i = 0; i < kVectors; ++i) total[i] += part[i];
+  }
+  for (int i = 0; i < kVectors; ++i) *reinterpret_cast<Unaligned*>(sums + first + i * kVectorLanes) = total[i];
+}
+
+/// Fewer than kColumnsAtOnce.
+GRAPHPIPE_INLINE void sum_last_columns(const SummedRows& of, int64_t first, float* sums) {
+  const int64_t count = of.width - first;
+  float total[kColumnsAtOnce] = {};
+  for (int64_t begin = 0; begin < of.rows; begin += kRowsOfPart) {
+    float part[kColumnsAtOnce] = {};
+    const int64_t end = std::min(begin + kRowsOfPart, of.rows);
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = 0; i < count; ++i) part[i] += of.data[row * of.width + first + i];
+    for (int64_t i = 0; i < count; ++i) total[i] += part[i];
+  }
+  std::copy_n(total, count, sums + first);
+}
+
+template <typename Vector>
+GRAPHPIPE_INLINE void sum_blocks(const SummedRows& of, int64_t begin, int64_t end, float* sums) {
+  for (int64_t first = begin * kColumnsAtOnce; first < std::min(end * kColumnsAtOnce, of.width);
+       first += kColumnsAtOnce)
+    if (first + kColumnsAtOnce <= of.width) sum_columns<Vector>(of, first, sums);
+    else sum_last_columns(of, first, sums);
+}
+
+#if defined(__x86_64__)
+GRAPHPIPE_AVX512 void sum_blocks_avx512(const SummedRows& of, int64_t begin, int64_t end, float* sums) {
+  sum_blocks<Vector16>(of, begin, end, sums);
+}
+GRAPHPIPE_AVX2 void sum_blocks_avx2(const SummedRows& of, int64_t begin, int64_t end, float* sums) {
+  sum_blocks<Vector8>(of, begin, end, sums);
+}
+#endif
+
+/// Blocks [begin, end) of kColumnsAtOnce columns.
+void sum_some(const SummedRows& of, int64_t begin, int64_t end, float* sums) {
+#if defined(__x86_64__)
+  if (has_avx512()) return sum_blocks_avx512(of, begin, end, sums);
+  if (has_avx2()) return sum_blocks_avx2(of, begin, end, sums);
+#endif
+  sum_blocks<Vector8>(of, begin, end, sums);
+}
+
+}  // namespace
+}  // namespace graphpipe::runtime
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif
+
+namespace graphpipe::runtime {
+
+at::Tensor sum_leading_axes(const at::Tensor& x, int64_t axes) {
+  if (!loop_takes(x) || x.numel() == 0) {
+    std::vector<int64_t> all(static_cast<size_t>(axes));
+    std::iota(all.begin(), all.end(), 0);
+    return at::sum(x, all, /*keepdim=*/false);
+  }
+  at::Tensor result = at::empty(x.sizes().slice(static_cast<size_t>(axes)), x.options());
+  const int64_t width = result.numel();
+  const SummedRows of{x.const_data_ptr<float>(), x.numel() / width, width};
+  float* sums = result.mutable_data_ptr<float>();
+  const int64_t blocks = (width + kColumnsAtOnce - 1) / kColumnsAtOnce,
+                grain = std::max<int64_t>(1, kElementsPerThread / (of.rows * kColumnsAtOnce));
+  at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) { sum_some(of, begin, end, sums); });
+  return result;
+}
+
+}  // namespace graphpipe::runtime
