@@ -14,15 +14,15 @@ namespace graphpipe::runtime {
 namespace {
 
 /// With more multiplications, libraries are faster (docs/performance.md, "Kernels").
-constexpr int64_t kMostMultiplications = 1 << 17;
+constexpr int64_t kMaxMultiplications = 1 << 17;
 /// Floats of an operand or a result, in panels.
-constexpr int64_t kMostFloats = 1 << 13;
+constexpr int64_t kMaxFloats = 1 << 13;
 
 int64_t in_panels(int64_t count, int64_t columns) { return (count + columns - 1) / columns * columns; }
 
 /// Where operands are copied to whose columns do not lie side by side, and where such results come from.
 struct Buffers {
-  alignas(64) float right[kMostFloats], results[kMostFloats];
+  alignas(64) float right[kMaxFloats], results[kMaxFloats];
 };
 thread_local Buffers buffers;
 
@@ -109,8 +109,8 @@ int64_t moved_elements(const MatrixView& right, int64_t turned_results) {
 
 bool is_small_product(int64_t rows, int64_t inner, int64_t columns) {
   if (!has_avx2() || rows < 1 || inner < 1 || columns < 1) return false;
-  if (std::max({rows, inner, columns}) > kMostFloats || rows * inner * columns > kMostMultiplications) return false;
-  const auto fits = [](int64_t a, int64_t b) { return a * in_panels(b, kPanelColumns) <= kMostFloats; };
+  if (std::max({rows, inner, columns}) > kMaxFloats || rows * inner * columns > kMaxMultiplications) return false;
+  const auto fits = [](int64_t a, int64_t b) { return a * in_panels(b, kPanelColumns) <= kMaxFloats; };
   return fits(rows, inner) && fits(inner, rows) && fits(inner, columns) && fits(columns, inner) &&
          fits(rows, columns) && fits(columns, rows);
 }

@@ -41,7 +41,8 @@ bool is_torch(const Include& include) {
 
 bool may_see_torch(const SourceFile& file) {
   return file.folder() == "runtime" || file.path.starts_with("tests/runtime/") || file.path.starts_with("tests/gpu/") ||
-         file.path.starts_with("tests/ops_run/") || file.path.starts_with("tests/conformance/");
+         file.path.starts_with("tests/ops_run/") || file.path.starts_with("tests/conformance/") ||
+         file.path.starts_with("bench/kernels/");
 }
 
 // Everything that the folders lead to.

@@ -1,0 +1,97 @@
+// What surrounds small layers, against the operators of LibTorch that would compute it: products a few dozen wide, the
+// gradients of biases, and cross entropy.
+//
+//     taskset -c 1 build/release/bench/small_layers
+//
+// On one core. The fastest of several rounds of each, which alternate. Ratios above 1: ours is that much faster.
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <utility>
+
+#include "runtime/kernels/cross_entropy.h"
+#include "runtime/kernels/product.h"
+#include "runtime/kernels/sum_rows.h"
+#include "runtime/profiling/measure_rates.h"
+#include "support/units.h"
+
+using namespace graphpipe;
+
+namespace {
+
+using Run = std::function<void()>;
+
+void compare(const char* what, const Run& theirs, const Run& ours) {
+  constexpr int kRounds = 5;
+  double slower = kInfinity, faster = kInfinity;
+  for (int round = 0; round < kRounds; ++round) {
+    slower = std::min(slower, runtime::seconds_of(theirs));
+    faster = std::min(faster, runtime::seconds_of(ours));
+  }
+  std::printf("| %s | %.2f | %.2f | %.2f |\n", what, 1e6 * slower, 1e6 * faster, slower / faster);
+}
+
+std::string sizes_text(at::IntArrayRef sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : "x") + std::to_string(size);
+  return text;
+}
+
+void compare_products(int64_t rows, int64_t inner, int64_t columns) {
+  const at::Tensor x = at::randn({rows, inner}), weight = at::randn({columns, inner}), bias = at::randn({columns}),
+                   gradient = at::randn({rows, columns});
+  const std::string size = sizes_text({rows, inner, columns});
+  compare(("layer with bias, " + size).c_str(), [&] { at::addmm(bias, x, weight.t()); },
+          [&] { runtime::product(x, weight.t(), bias); });
+  compare(("its input gradient, " + size).c_str(), [&] { at::mm(gradient, weight); },
+          [&] { runtime::product(gradient, weight, {}); });
+  compare(("its weight gradient, " + size).c_str(), [&] { at::mm(gradient.t(), x); },
+          [&] { runtime::product(gradient.t(), x, {}); });
+}
+
+void compare_sums(int64_t rows, int64_t columns) {
+  const at::Tensor gradient = at::randn({rows, columns});
+  compare(("gradient of a bias, " + sizes_text(gradient.sizes())).c_str(),
+          [&] { at::sum(gradient, at::IntArrayRef{0}); }, [&] { runtime::sum_leading_axes(gradient, 1); });
+}
+
+void compare_losses(at::IntArrayRef sizes) {
+  const at::Tensor logits = at::randn(sizes), factor = at::ones({});
+  std::vector<int64_t> positions = sizes.vec();
+  positions.erase(positions.begin() + 1);
+  const at::Tensor labels = at::randint(sizes[1], positions, at::kLong), index = labels.unsqueeze(1);
+  at::Tensor log_probabilities;
+  compare(("cross entropy, " + sizes_text(sizes)).c_str(),
+          [&] {
+            log_probabilities = at::_log_softmax(logits, 1, false);
+            log_probabilities.gather(1, index).sum().neg();
+          },
+          [&] { runtime::cross_entropy_sum(logits, labels, 1, {}); });
+  const at::Tensor log_sums = std::get<1>(runtime::cross_entropy_sum(logits, labels, 1, {}));
+  compare(("its gradient, " + sizes_text(sizes)).c_str(),
+          [&] { log_probabilities.exp().scatter_(1, index, -1.0, "add").mul_(factor); },
+          [&] { runtime::cross_entropy_gradient(logits, log_sums, labels, factor, 1, {}); });
+}
+
+}  // namespace
+
+int main() {
+  const c10::InferenceMode no_autograd;
+  at::set_num_threads(1);
+  std::printf("| kernel | LibTorch, us | ours, us | times as fast |\n|---|---|---|---|\n");
+  constexpr std::array<std::array<int64_t, 3>, 5> kLayers = {
+      {{8, 64, 64}, {8, 128, 64}, {32, 64, 64}, {8, 13, 64}, {64, 32, 10}}};
+  for (const auto& [rows, inner, columns] : kLayers) compare_products(rows, inner, columns);
+  constexpr std::array<std::array<int64_t, 2>, 4> kBiases = {{{8, 64}, {512, 768}, {512, 3072}, {4096, 768}}};
+  for (const auto& [rows, columns] : kBiases) compare_sums(rows, columns);
+  compare_losses({8, 64});
+  compare_losses({8, 1000});
+  compare_losses({512, 50257});
+  compare_losses({4, 21, 128, 128});
+}
