@@ -81,7 +81,8 @@ class FunctionWriter {
     for (const Accumulation* sum : lifetimes_.sums_of(made)) write_accumulation(*sum);
     for (const Store& store : options_.stores)
       if (!store.condition.empty() && std::ranges::find(made, store.value) != made.end())
-        line(text("if (", store.condition, ") ", naming_.place(store.place), " = ", naming_.value(store.value), ";"));
+        line(text("if (", store.condition, ") ", naming_.place(store.place), " = ", naming_.value(store.value),
+                  store.copies ? ".clone();" : ";"));
     if (index + 1 < steps_.size()) write_releases(index, made);
   }
 

@@ -36,6 +36,8 @@ struct Load {
   Place place;
   /// Moved out of its place, so that its memory ends with its last use here. Otherwise only read.
   bool take = false;
+  /// With `take`: nothing outside of the function holds the memory, so that a result may take its place.
+  bool is_own = false;
 };
 
 /// A value that the function leaves in a slot when it ends.
@@ -45,6 +47,8 @@ struct Store {
   /// C++; empty: always. A conditional store directly follows the step that computes the value, so that it does not
   /// prolong the lifetime of the value.
   std::string condition = {};
+  /// A copy, since a later function may put a result in the place of the value.
+  bool copies = false;
 };
 
 /// A value that is added to an accumulator as soon as it is computed.

@@ -35,7 +35,8 @@ Lifetimes::Lifetimes(const ir::Graph& graph, std::span<const Step> steps, const 
 void Lifetimes::find_shared() {
   if (options_.shared == nullptr) own_shared_in_graph_ = shared_values(graph_);
   shared_in_graph_ = options_.shared == nullptr ? &own_shared_in_graph_ : options_.shared;
-  for (const Load& load : options_.loads) shared_.insert(load.value);
+  for (const Load& load : options_.loads)
+    if (!load.take || !load.is_own) shared_.insert(load.value);
   for (const Step& step : steps_)  // the sum is its operand, or zeros
     if (step.only_operand.valid()) {
       shared_.insert(step.only_operand);

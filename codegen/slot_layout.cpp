@@ -62,6 +62,7 @@ class LayoutBuilder {
     for (size_t phase = 0; phase < kPhases; ++phase) add_loads(phase);
     if (cut_.recompute) add_clears();
     add_evaluation();
+    copy_outputs();
     return std::move(layout_);
   }
 
@@ -162,8 +163,33 @@ class LayoutBuilder {
       const auto source = source_.find(value);
       GP_CHECK(source != source_.end());
       const bool take = !is_read_after(value, phase) && !(phase == 0 && is_recompute_input(source->second));
-      places(phase).loads.push_back({value, place(source->second), take});
+      places(phase).loads.push_back({value, place(source->second), take, take && is_saved_alone(value)});
     }
+  }
+
+  SlotUse use_of_place(const Place& slot) const { return layout_.slots[slot.index].use; }
+
+  /// Whether the stage has computed it, and leaves it to its own functions alone: what is sent may still be on its way.
+  /// Of an output that is kept there is a copy.
+  bool is_saved_alone(ValueId value) const {
+    const auto passes_on = [&](const FunctionPlaces& of) {
+      return std::ranges::any_of(of.stores, [&](const Store& store) {
+        return store.value == value && use_of_place(store.place) != SlotUse::kSaved && !is_kept_output(store);
+      });
+    };
+    return use_of_place(place(source_.at(value))) == SlotUse::kSaved && !passes_on(layout_.forward) &&
+           !passes_on(layout_.input_gradient) && !passes_on(layout_.weight_gradient);
+  }
+  bool is_kept_output(const Store& store) const { return use_of_place(store.place) == SlotUse::kOutput; }
+
+  /// Outputs that a backward function may overwrite.
+  void copy_outputs() {
+    for (Store& store : layout_.forward.stores)
+      if (is_kept_output(store))
+        for (const FunctionPlaces* of : {&layout_.input_gradient, &layout_.weight_gradient})
+          store.copies = store.copies || std::ranges::any_of(of->loads, [&](const Load& load) {
+                           return load.value == store.value && load.is_own;
+                         });
   }
 
   /// Inputs that are kept only for the second forward are released by the first backward function, which follows it.

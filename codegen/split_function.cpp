@@ -62,7 +62,7 @@ SplitFunction split_function(const Graph& graph, const std::vector<Step>& steps,
   for (const Load& load : places.loads) {
     const std::vector<size_t>& read = lives.at(load.value).read;
     for (size_t part : read)
-      result.parts[part].loads.push_back({load.value, load.place, load.take && part == read.back()});
+      result.parts[part].loads.push_back({load.value, load.place, load.take && part == read.back(), load.is_own});
   }
   for (const Store& store : places.stores) result.parts[lives.at(store.value).made].stores.push_back(store);
   // A value that one part computes and later ones read is handed on.

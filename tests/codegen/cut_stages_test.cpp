@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "codegen/lifetimes.h"
 #include "codegen/slot_layout.h"
 #include "codegen/stage_steps.h"
 #include "passes/pipeline.h"
@@ -230,6 +231,40 @@ TEST_CASE("frozen stages get no gradient transfer") {
   CHECK_MESSAGE(
       std::ranges::none_of(layout.slots, [](const codegen::Slot& s) { return s.use == codegen::SlotUse::kSaved; }),
       "a frozen stage saves nothing");
+}
+
+TEST_CASE("a backward may overwrite what its stage has saved for itself alone; outputs that are kept are copies") {
+  const ir::Graph graph = trained(mlp(ir::DType::kFloat32, false), "cross_entropy", "logits");
+  const ir::PlanGraph plan = plan_of(graph, 8);
+  const auto layout_of_last = [&](size_t first_stages_nodes) {
+    std::vector<size_t> stage_of(plan.nodes.size(), first_stages_nodes > 0 ? 1 : 0);
+    std::fill_n(stage_of.begin(), first_stages_nodes, 0);
+    const auto stages = *stages_of(plan, stage_of, 2);
+    const auto cuts = *codegen::cut_stages(graph, plan, stages);
+    return std::pair(cuts[ir::StageId(cuts.size() - 1)], codegen::lay_out_slots(graph, cuts[ir::StageId(0)]));
+  };
+  const ir::ValueId logits = graph.outputs().front().value;
+  {
+    const auto [cut, layout] = layout_of_last(0);
+    const codegen::FunctionOptions options{.loads = layout.input_gradient.loads,
+                                           .stores = layout.input_gradient.stores};
+    const IdSet<ir::NodeId> overwriting = codegen::overwriting_nodes(graph, cut.steps.input_gradient, options);
+    const bool takes_place = std::ranges::any_of(cut.steps.input_gradient, [&](const Step& step) {
+      return graph.node(step.node).op == "CrossEntropyLossSumGrad" && overwriting.contains(step.node);
+    });
+    CHECK(takes_place);
+    const auto output = std::ranges::find(layout.forward.stores, "a.keeps_outputs", &codegen::Store::condition);
+    REQUIRE(output != layout.forward.stores.end());
+    CHECK(output->value == logits);
+    CHECK(output->copies);
+    CHECK(std::ranges::none_of(layout.evaluation.stores, &codegen::Store::copies));
+  }
+  // Of the first of two stages the result is on its way to the second.
+  const auto [second, first] = layout_of_last(2);
+  for (const codegen::FunctionPlaces* places : {&first.input_gradient, &first.weight_gradient})
+    for (const codegen::Load& load : places->loads)
+      CHECK(load.is_own == (load.take && first.slots[load.place.index].use == codegen::SlotUse::kSaved &&
+                            load.value != second.boundaries.front().value));
 }
 
 TEST_CASE("a value with readers in two other stages is sent to both, and its gradients come back in a fixed order") {
