@@ -188,9 +188,10 @@ class ParameterRestorer {
     GP_TRY(Model model, read_model(stripped, scan.slots.size()));
     TensorSource source(path, scan.slots, trusted_root, std::numeric_limits<int64_t>::max());
     const WeightFiles files{path, trusted_root};
-    const Restoration restored = restore_parameters(
-        model.graph, read_signature(model.graph.metadata), rules,
-        [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, source, files); });
+    const TensorReaders readers{
+        [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, source, files); },
+        [&](const Tensor& tensor) { return source.elements_of(tensor); }};
+    const Restoration restored = restore_parameters(model.graph, read_signature(model.graph.metadata), rules, readers);
     if (restored.names.empty() && restored.sources.empty()) return std::set<std::string>();
     write_nodes(model.graph, restored, graph_);
     write_tensors(model.graph, restored);
@@ -213,9 +214,11 @@ class ParameterRestorer {
       written.mutable_dims()->Add(tensor.dims.begin(), tensor.dims.end());
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
       if (!dtype || !ir::is_floating(*dtype)) {
-        written.set_raw_data(tensor.data.bytes);  // axes
+        written.set_raw_data(tensor.data.bytes);  // axes, sizes
       } else if (tensors_.contains(tensor.name)) {
         added_.insert(tensor.name);
+      } else if (!tensor.data.bytes.empty() && !restored.sources.contains(tensor.name)) {
+        written.set_raw_data(tensor.data.bytes);  // computed back from another
       } else if (const auto source = restored.sources.find(tensor.name); source == restored.sources.end()) {
         written.set_raw_data(std::string(static_cast<size_t>(tensor.dims[0] * ir::bytes_per_element(*dtype)), '\0'));
       } else {

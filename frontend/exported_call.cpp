@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "frontend/folding_note.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -61,6 +63,16 @@ std::optional<ExportedCall> parse_exported_call(std::string_view text) {
 bool is_detached(const OnnxNode& node) {
   const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
   return call && call->target == "aten.detach.default";
+}
+
+std::string place_of_call(std::string_view key, std::string_view text) {
+  constexpr size_t kMostCode = 1024;
+  if (key == kScopes) {
+    const std::vector<std::string> scopes = parse_names(text);  // the last is the call's own
+    return scopes.size() < 2 ? std::string() : scopes[scopes.size() - 2];
+  }
+  const size_t frame = key == kStackTrace ? text.rfind("File \"") : text.npos;
+  return frame == text.npos ? std::string() : std::string(text.substr(frame, kMostCode));
 }
 
 bool may_be_exported_call(std::string_view metadata) {

@@ -35,7 +35,14 @@ std::optional<ExportedCall> parse_exported_call(std::string_view text);
 /// Whether the node is a detach, which blocks the gradient.
 bool is_detached(const OnnxNode& node);
 
-/// Whether a node's metadata may be such a call: no other metadata are kept.
+/// Whether a node's metadata may be such a call.
 bool may_be_exported_call(std::string_view metadata);
+
+/// The keys of two further entries of a node's metadata.
+inline constexpr std::string_view kScopes = "pkg.torch.onnx.name_scopes", kStackTrace = "pkg.torch.onnx.stack_trace";
+
+/// What is kept of them: the module whose code makes the call, and the last line of the trace with its place. Empty
+/// for other keys, and for text of another form.
+std::string place_of_call(std::string_view key, std::string_view text);
 
 }  // namespace graphpipe::frontend

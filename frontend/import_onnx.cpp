@@ -199,10 +199,10 @@ void note_restored(const std::vector<std::string>& names, Diagnostics& notes) {
        .origin = ModelText(names.front()),
        .message = names.size() == 1
                       ? "this tensor of the module is there again, which the exporter's optimiser had "
-                        "transposed, merged with an equal one, or removed"
+                        "transposed, merged with an equal one, computed something from, or removed"
                       : text(names.size(),
                              " tensors of the module, this one first, are there again, which the exporter's "
-                             "optimiser had transposed, merged with equal ones, or removed"),
+                             "optimiser had transposed, merged with equal ones, computed something from, or removed"),
        .hint = "nothing: the model trains as the module"});
 }
 
@@ -218,10 +218,10 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
                     [&](const std::string& name) { return scalar_trains(name, rules, signature, from_torch); });
   lowering.notes() = prepared.notes;
   const WeightFiles files{path, request.spec.trusted_root.raw()};
-  const MayBeTransposes is_copy = [&](const Tensor& matrix, const Tensor& copy) {
-    return may_be_transposes(matrix, copy, tensors, files);
-  };
-  const std::vector<std::string> restored = restore_parameters(body, signature, rules, is_copy).names;
+  const TensorReaders readers{
+      [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, tensors, files); },
+      [&](const Tensor& tensor) { return tensors.elements_of(tensor); }};
+  const std::vector<std::string> restored = restore_parameters(body, signature, rules, readers).names;
   note_restored(restored, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())

@@ -40,6 +40,7 @@ class Reporter {
   void report_missing(size_t lost);
   void report_untraced();
   void report_look_ups();
+  void report_folded_apart();
   void report_statistics() const;
   void report_folded(size_t unexplained);
   bool scales_and_shifts() const;
@@ -68,6 +69,7 @@ void Reporter::report() {
   report_missing(lost);
   report_untraced();
   report_look_ups();
+  report_folded_apart();
   report_merged();
   if (context_.from_torch && lost > 0) report_parted();
 }
@@ -137,6 +139,23 @@ void Reporter::report_look_ups() {
              "state_dict of the module has: ",
              examples_of(names)),
         kExportRecipe);
+}
+
+/// One computed tensor stands for all: they come of the same call in every layer.
+void Reporter::report_folded_apart() {
+  const auto trains = [&](const std::string& name) {
+    return std::ranges::any_of(tensors_.decisions, [&](const ParameterDecision& decision) {
+      return decision.trainable && decision.name.raw() == name;
+    });
+  };
+  for (const auto& [value, parameter] : context_.untraced.parted) {
+    // A product's weight without a name is told of with its name, a tied table's copy with the table.
+    if (value == context_.untraced.folded_weight || (is_anonymous(value) && trains(value))) continue;
+    return add(severe(), ModelText(value),
+               text("the exporter's optimiser has computed this beforehand from ", quoted(ModelText(parameter)),
+                    ", which trains apart from it"),
+               text(kExportRecipe, "; --accept trains the file as it is"));
+  }
 }
 
 /// Those that no node of an optimised file takes, where ties do not explain them.

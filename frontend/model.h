@@ -70,6 +70,9 @@ struct OnnxNode {
   std::vector<Attribute> attributes;
   /// The PyTorch call that it was exported from (exported_call.h), or empty.
   std::string exported_from;
+  /// The module that made the call, "encoder.layers.1", and the line of its code, as traces of Python print it; or
+  /// empty.
+  std::string module, code;
 
   const Attribute* find(std::string_view attribute) const;
 };
@@ -82,6 +85,8 @@ struct GraphBody {
   /// Types that shape inference or the exporter wrote down: a cross-check only.
   std::vector<ValueInfo> value_info;
   std::map<std::string, std::string> metadata;
+  /// For tensors that an exporter's optimiser has computed: its note of what from (folding_note.h).
+  std::map<std::string, std::string> folded_from;
   bool has_sparse = false;
 };
 

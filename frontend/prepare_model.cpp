@@ -159,19 +159,28 @@ Result<Handover> run_isolated(pb::ModelProto& proto, const Runner& runner) {
   return failure(proto, garbled, runner);
 }
 
-/// The calls that nodes were exported from, by their first outputs, whose names are preserved.
-std::map<std::string, std::string> calls_of(const GraphBody& body) {
-  std::map<std::string, std::string> calls;
+/// The call that a node was exported from, and its place.
+struct CallOfNode {
+  std::string exported_from, module, code;
+};
+
+/// By the nodes' first outputs, whose names are preserved.
+std::map<std::string, CallOfNode> calls_of(const GraphBody& body) {
+  std::map<std::string, CallOfNode> calls;
   for (const OnnxNode& node : body.nodes)
-    if (!node.exported_from.empty() && !node.outputs.empty()) calls[node.outputs[0]] = node.exported_from;
+    if (!node.exported_from.empty() && !node.outputs.empty())
+      calls[node.outputs[0]] = {node.exported_from, node.module, node.code};
   return calls;
 }
 
-void restore_calls(GraphBody& body, const std::map<std::string, std::string>& calls) {
+void restore_calls(GraphBody& body, const std::map<std::string, CallOfNode>& calls) {
   if (calls.empty()) return;
   for (OnnxNode& node : body.nodes) {
     const auto call = node.outputs.empty() ? calls.end() : calls.find(node.outputs[0]);
-    if (call != calls.end()) node.exported_from = call->second;
+    if (call == calls.end()) continue;
+    node.exported_from = call->second.exported_from;
+    node.module = call->second.module;
+    node.code = call->second.code;
   }
 }
 
@@ -182,12 +191,13 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   GP_TRY(pb::ModelProto proto, parse(stripped));
   GP_TRY_VOID(check_header(proto));
   Prepared prepared;
-  std::map<std::string, std::string> calls;
+  std::map<std::string, CallOfNode> calls;
   {
     GP_TRY(Model as_stored, read_model(proto, slot_count));
     GP_TRY_VOID(check_model(as_stored));
-    // Conversion drops metadata, which tells what is a parameter, and what a node was exported from.
+    // Conversion drops metadata, which tells what is a parameter, and what nodes and tensors were made from.
     prepared.model.graph.metadata = std::move(as_stored.graph.metadata);
+    prepared.model.graph.folded_from = std::move(as_stored.graph.folded_from);
     calls = calls_of(as_stored.graph);
     prepared.declared_outputs = std::move(as_stored.graph.outputs);
   }
@@ -206,8 +216,10 @@ Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, c
   GP_TRY(proto, parse(handover.model));
   handover.model = {};
   std::map<std::string, std::string> metadata = std::move(prepared.model.graph.metadata);
+  std::map<std::string, std::string> folded_from = std::move(prepared.model.graph.folded_from);
   GP_TRY(prepared.model, read_model(proto, slot_count));
   prepared.model.graph.metadata = std::move(metadata);
+  prepared.model.graph.folded_from = std::move(folded_from);
   restore_calls(prepared.model.graph, calls);
   GP_TRY_VOID(check_model(prepared.model));
   GP_TRY_VOID(check_nodes(proto));

@@ -4,6 +4,9 @@
 
 #include <cstring>
 
+#include "frontend/exported_call.h"
+#include "frontend/folding_note.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -178,8 +181,11 @@ OnnxNode Reader::node(const pb::NodeProto& proto) {
   node.outputs.assign(proto.output().begin(), proto.output().end());
   const std::string label = node_label(node).raw();
   for (const auto& item : proto.attribute()) node.attributes.push_back(attribute(item, label));
-  for (const auto& item : proto.metadata_props())
+  for (const auto& item : proto.metadata_props()) {
     if (item.key().ends_with("fx_node")) node.exported_from = item.value();
+    if (item.key() == kScopes) node.module = item.value();
+    if (item.key() == kStackTrace) node.code = item.value();
+  }
   return node;
 }
 
@@ -207,7 +213,11 @@ GraphBody Reader::graph(const pb::GraphProto& proto) {
   for (const auto& item : proto.initializer()) body.initializers.push_back(tensor(item, item.name()));
   for (const auto& item : proto.input()) body.inputs.push_back(value_info(item));
   for (const auto& item : proto.output()) body.outputs.push_back(value_info(item));
-  for (const auto& item : proto.value_info()) body.value_info.push_back(value_info(item));
+  for (const auto& item : proto.value_info()) {
+    body.value_info.push_back(value_info(item));
+    for (const auto& entry : item.metadata_props())
+      if (entry.key() == kFoldingNote) body.folded_from[item.name()] = entry.value();
+  }
   for (const auto& item : proto.metadata_props()) body.metadata[item.key()] = item.value();
   body.has_sparse = proto.sparse_initializer_size() > 0;
   return body;

@@ -12,6 +12,7 @@
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/restore_folded.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -396,9 +397,11 @@ class Restorer {
 }  // namespace
 
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
-                               const MayBeTransposes& may_be_transposes) {
+                               const TensorReaders& readers) {
   if (signature.tensor_of_input.empty()) return {};
-  return Restorer(body, signature, rules, may_be_transposes).run();
+  Restoration restored = Restorer(body, signature, rules, readers.may_be_transposes).run();
+  restore_folded(body, signature, rules, readers.elements_of, restored);
+  return restored;
 }
 
 }  // namespace graphpipe::frontend

@@ -38,8 +38,16 @@ struct Restoration {
 /// Whether a tensor of the file may be the transposed copy of another one, as it is of tied weights.
 using MayBeTransposes = std::function<bool(const Tensor& matrix, const Tensor& copy)>;
 
+/// All elements of a tensor of the file, in the order of its dims; nothing where they cannot be read or are many.
+using ElementsOf = std::function<std::optional<std::string>(const Tensor& tensor)>;
+
+struct TensorReaders {
+  MayBeTransposes may_be_transposes;
+  ElementsOf elements_of;
+};
+
 /// Changes the body, but for what is not sure; parameters that rules tie to others stay theirs.
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
-                               const MayBeTransposes& may_be_transposes);
+                               const TensorReaders& readers);
 
 }  // namespace graphpipe::frontend

@@ -106,6 +106,26 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
   return result;
 }
 
+std::optional<std::string> TensorSource::elements_of(const Tensor& tensor) {
+  constexpr int64_t kMost = 1 << 20;
+  const Result<SourcedTensor> sourced = locate(tensor, ModelText(tensor.name));  // problems come where it is bound
+  if (!sourced) return std::nullopt;
+  const int64_t size = ir::byte_size(sourced->type, Samples(1)).count;
+  if (size > kMost) return std::nullopt;
+  if (std::holds_alternative<ir::FilledData>(sourced->data)) return std::string(static_cast<size_t>(size), '\0');
+  if (const auto* held = std::get_if<ir::InlineData>(&sourced->data)) return held->bytes;
+  const auto& range = std::get<ir::FileRange>(sourced->data);
+  const Result<int> file = open_weight_file(range.path, model_path_, external_.trusted_root());
+  if (!file.ok()) return std::nullopt;
+  std::string bytes(static_cast<size_t>(range.length), '\0');
+  const bool is_read = pread(*file, bytes.data(), bytes.size(), range.offset) == range.length;
+  close(*file);
+  if (!is_read || range.length != size) return std::nullopt;
+  if (!range.is_transposed) return bytes;
+  return wire::transposed_elements(bytes, static_cast<size_t>(tensor.dims[1]),
+                                   static_cast<size_t>(ir::bytes_per_element(sourced->type.dtype)));
+}
+
 bool TensorSource::repeats(const ir::DataSource& data, int64_t parts) const {
   if (std::holds_alternative<ir::FilledData>(data)) return true;
   if (const auto* held = std::get_if<ir::InlineData>(&data)) {

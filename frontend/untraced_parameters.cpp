@@ -8,6 +8,7 @@
 
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
+#include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 
 namespace graphpipe::frontend {
@@ -67,6 +68,7 @@ class Tracer {
       if (dtype && ir::is_floating(*dtype) && is_matrix(tensor)) matrices_.emplace(tensor.name, &tensor);
     }
     for (const ValueInfo& input : body.inputs) values_.insert(input.name);
+    collect_computed();
     std::map<std::string_view, bool> has_product;  // by the text of the call
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
@@ -80,7 +82,8 @@ class Tracer {
     std::map<std::string_view, std::vector<std::string>> names;  // by component: "weight"
     std::map<std::string_view, int64_t> unexplained;             // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
-      if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name))
+      if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
+          computed_from_.contains(name))
         continue;
       ++unexplained[last_component(name)];
       if (!rules_.tied(name).value_or(false)) names[last_component(name)].push_back(name);
@@ -88,12 +91,16 @@ class Tracer {
     for (const auto& [name, calls] : readers_) unexplained[last_component(name)] -= std::ssize(calls) - 1;
     for (const Tensor& tensor : body_.initializers)
       if (is_look_up(tensor, signature_)) --unexplained["weight"];
-    UntracedParameters untraced{.folded_weight = folded_weight()};
+    UntracedParameters untraced{.folded_weight = folded_weight(), .parted = parted_};
+    for (const auto& [name, tensor] : computed_from_)
+      if (!rules_.tied(name).value_or(false)) untraced.names.push_back(name);
+    if (!untraced.names.empty()) untraced.evidence = computed(computed_from_.at(untraced.names.front()));
     for (const auto& [name, call] : without_product_)
       if (!values_.contains(name) && !readers_.contains(name) && !rules_.tied(name).value_or(false))
         untraced.names.push_back(name);
     untraced.unexplained = untraced.names.size();
-    if (!untraced.names.empty()) untraced.evidence = merged(without_product_.at(untraced.names.front()));
+    if (!untraced.names.empty() && untraced.evidence.empty())
+      untraced.evidence = merged(without_product_.at(untraced.names.front()));
     // Layers that are applied several times look like ties, which may not hide what is known.
     const bool is_sure = !names.empty() && has_lost_layer();
     for (auto& [component, of_component] : names) {
@@ -117,6 +124,35 @@ class Tracer {
   }
 
  private:
+  /// By the optimiser's notes.
+  void collect_computed() {
+    std::set<std::string> looked_up;
+    for (const Tensor& tensor : body_.initializers) {
+      const auto dtype = dtype_of_onnx(tensor.onnx_type);
+      if (!dtype || !ir::is_floating(*dtype) || is_constant_maker(tensor.name)) continue;
+      for (const std::string& name : noted_parameters(tensor)) {
+        const bool is_first = !is_look_up(tensor, signature_) || looked_up.insert(name).second;
+        if (values_.contains(name) || !is_first) parted_.emplace(tensor.name, name);
+        else if (is_computed(tensor, signature_) && !is_look_up(tensor, signature_))
+          computed_from_.emplace(name, tensor.name);
+      }
+    }
+  }
+
+  /// The parameters that the optimiser has computed a tensor from.
+  std::vector<std::string> noted_parameters(const Tensor& tensor) const {
+    const auto note = body_.folded_from.find(tensor.name);
+    if (note == body_.folded_from.end()) return {};
+    std::vector<std::string> names = parse_names(note->second);
+    std::erase_if(names, [&](const std::string& name) { return !signature_.lists_parameter(name); });
+    return names;
+  }
+
+  /// Whether it was computed from constants and buffers, by its note.
+  bool is_of_no_parameter(const Tensor& tensor) const {
+    return body_.folded_from.contains(tensor.name) && noted_parameters(tensor).empty();
+  }
+
   void read(const ExportedCall& call, bool has_product) {
     results_.insert(call.result);
     const bool lacks_product = bias_argument(call.target) && !has_product;
@@ -151,6 +187,7 @@ class Tracer {
       for (const std::string& input : node.inputs) {
         const auto matrix = matrices_.find(input);
         if (matrix == matrices_.end() || signature_.is_parameter.contains(input)) continue;
+        if (is_of_no_parameter(*matrix->second)) continue;
         if (is_computed(*matrix->second, signature_) && !is_look_up(*matrix->second, signature_) &&
             !is_constant_maker(input))
           return input;
@@ -175,6 +212,10 @@ class Tracer {
     return text("the exporter's optimiser has merged the layer of ", quoted(ModelText(value)), " with another");
   }
 
+  static std::string computed(const std::string& value) {
+    return text("the exporter's optimiser has computed ", quoted(ModelText(value)), " beforehand");
+  }
+
   /// A layer whose node has gone, though the result is still read; or values that were computed beforehand.
   std::string evidence() const {
     if (const std::string layer = merged_layer(); !layer.empty()) return merged(layer);
@@ -186,10 +227,10 @@ class Tracer {
     for (const Tensor& tensor : body_.initializers) {
       if (!is_computed(tensor, signature_) || is_look_up(tensor, signature_) || is_constant_maker(tensor.name))
         continue;
+      if (is_of_no_parameter(tensor)) continue;
       // Tables of rotary positions are computed from buffers.
       const bool is_table = tensor.dims.size() > 1;
-      if (!lacks_buffers || !is_table || is_of_layer(tensor.name))
-        return text("the exporter's optimiser has computed ", quoted(ModelText(tensor.name)), " beforehand");
+      if (!lacks_buffers || !is_table || is_of_layer(tensor.name)) return computed(tensor.name);
     }
     return {};
   }
@@ -202,6 +243,8 @@ class Tracer {
   std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;  // of each tensor: the calls that take it
   std::map<std::string, std::string> without_product_;    // weights of calls of which the file has no product
+  std::map<std::string, std::string> parted_;             // tensors, and the parameter that they were computed from
+  std::map<std::string, std::string> computed_from_;      // parameters without a tensor, and what was computed of each
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 // alone beforehand (the exponential of CLIP's temperature, projected positions), and one that merges two norms of the
 // same input which began alike.
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ struct UntracedParameters {
   std::string evidence;
   /// A weight of a product that the optimiser has computed from parameters, which may have tensors as well; or empty.
   std::string folded_weight;
+  /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or has been
+  /// looked up in another place as well, and that parameter.
+  std::map<std::string, std::string> parted;
 };
 
 /// Those of a file of PyTorch's exporter, but for names that rules tie; none of a file without a trace of an optimiser.

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "frontend/exported_call.h"
+#include "frontend/folding_note.h"
 #include "frontend/wire_reader.h"
 
 namespace graphpipe::frontend {
@@ -158,6 +159,29 @@ Status Scanner::keep(const std::string& out) {
       .hint = "store large constants as initializers, or raise the limit if you trust the file"};
 }
 
+/// What is kept of an entry of metadata, encoded as the entry is: the whole, a part of its text, or nothing.
+std::string kept_metadata(Message kind, std::string_view entry) {
+  if (kind == Message::kNode ? may_be_exported_call(entry) : may_be_folding_note(entry)) return std::string(entry);
+  std::string_view key, value;
+  WireReader reader(entry);
+  while (std::optional<WireField> field = reader.next()) {
+    if (field->number == 1) key = field->content;
+    if (field->number == 2) value = field->content;
+  }
+  const std::string place = kind == Message::kNode ? place_of_call(key, value) : std::string();
+  std::string kept;
+  if (place.empty()) return kept;
+  append_field(kept, 1, key);
+  append_field(kept, 2, place);
+  return kept;
+}
+
+bool has_metadata(Message kind, const WireField& field) {
+  constexpr uint32_t kOfNode = 9, kOfValue = 4;
+  return field.type == WireType::kLengthDelimited && ((kind == Message::kNode && field.number == kOfNode) ||
+                                                      (kind == Message::kValueInfo && field.number == kOfValue));
+}
+
 Result<std::string> Scanner::message(Message kind, std::string_view bytes, int depth) {
   if (kind == Message::kTensor) return tensor(bytes);
   if (depth > limits_.depth)
@@ -170,12 +194,12 @@ Result<std::string> Scanner::message(Message kind, std::string_view bytes, int d
   WireReader reader(bytes);
   while (std::optional<WireField> field = reader.next()) {
     const Message child = child_of(kind, field->number);
-    constexpr uint32_t kNodeMetadata = 9;
-    const bool tells = kind == Message::kNode && field->number == kNodeMetadata &&
-                       field->type == WireType::kLengthDelimited && may_be_exported_call(field->content);
-    if (child == Message::kDropped && !tells) continue;
+    const std::string metadata = has_metadata(kind, *field) ? kept_metadata(kind, field->content) : std::string();
+    if (child == Message::kDropped && metadata.empty()) continue;
     if (field->type == WireType::kLengthDelimited) GP_TRY_VOID(count(scan_.items, limits_.items, "parts"));
-    if (tells || child == Message::kLeaf || child == Message::kEntry || field->type != WireType::kLengthDelimited) {
+    if (!metadata.empty()) {
+      append_field(out, field->number, metadata);
+    } else if (child == Message::kLeaf || child == Message::kEntry || field->type != WireType::kLengthDelimited) {
       out.append(field->whole);
     } else {
       if (child == Message::kNode) GP_TRY_VOID(count(scan_.nodes, limits_.nodes, "nodes"));

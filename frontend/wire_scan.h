@@ -4,7 +4,8 @@
 //
 // In the stripped bytes a tensor with large or external data is external with the location "slot N", N an index into
 // WireScan::slots. No other tensor in them is external, so a file cannot forge a slot. Comments and per-node metadata
-// are dropped, which can be most of the file, but for the calls that nodes were exported from (exported_call.h).
+// are dropped, which can be most of the file, but for the calls that nodes were exported from, their places
+// (exported_call.h), and what tensors were computed from (folding_note.h).
 
 #include <cstdint>
 #include <string>

@@ -13,7 +13,7 @@ scattered messages, and a value that is detached. one_graph: one sample, without
 batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
 last_of_each: the same and x[mask].view(B, -1, ...)[:, -1], TorchScript, which index_add leaves without its reduction.
 optimised: as the dynamo exporter writes by default, so that parameters which began alike have one tensor, zero biases are left out
-and weights transposed. decided: a loop that data end and a branch that they choose, quantized: eight bits of inputs and of a weight, both as text.
+and weights transposed. folded: likewise, so that tensors are there which it has computed from parameters, some for several. decided: a loop that data end and a branch that they choose, quantized: eight bits of inputs and of a weight, both as text.
 The order of an If's outputs in bags varies from export to export, so its bytes do.
 Made with torch 2.11.0, onnx 1.23.2, onnxscript 0.7.2, transformers 5.23.0.
 """
@@ -379,6 +379,43 @@ def optimised():
                    "cross_entropy:logits,label", cross_entropy)
 
 
+class FoldedBlock(nn.Module):
+    """Parameters that calls take as views, as PoolFormer, Falcon and Mamba have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer_scale_1, self.layer_scale_2 = nn.Parameter(torch.full((8,), 0.5)), nn.Parameter(torch.full((8,), 0.5))
+        self.kernel, self.a_log = nn.Parameter(torch.randn(8, 1, 3)), nn.Parameter(torch.arange(1.0, 9).log())
+        self.widen, self.narrow = nn.Parameter(torch.randn(12, 8) / 3), nn.Parameter(torch.randn(8, 12) / 3)
+
+    def forward(self, x):
+        seen = F.conv1d(F.pad(x, (2, 0)), self.kernel.squeeze(1).unsqueeze(1), groups=8)
+        x = x + self.layer_scale_1.unsqueeze(-1) * torch.tanh(seen)
+        wide = torch.relu(x.transpose(1, 2) @ self.widen.T)
+        x = x + self.layer_scale_2.unsqueeze(-1) * (wide @ self.narrow.T).transpose(1, 2)
+        decay = -torch.exp(self.a_log)
+        return torch.exp(torch.sigmoid(x) * decay[None, :, None])
+
+
+class Folded(nn.Module):
+    """What the exporter's optimiser computes from parameters; those of the two blocks begin alike, in part."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(FoldedBlock() for _ in range(2))
+        self.classes, self.logit_scale = nn.Parameter(torch.randn(6, 8) / 3), nn.Parameter(torch.tensor(2.6592))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x.mean(2) @ self.classes.t() * self.logit_scale.exp()
+
+
+def folded():
+    return Example(Folded(), {"x": torch.randn(SAMPLES, 8, 5)}, {"label": torch.randint(0, 6, (SAMPLES,))}, ["logits"],
+                   "cross_entropy:logits,label", cross_entropy)
+
+
 class OneGraph(nn.Module):
     """A graph convolution of one graph, without a batch: features [nodes, 4] and edges [2, edges] in, scores out."""
 
@@ -404,14 +441,14 @@ def one_graph():
 
 
 TRAINING = dict(do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
-# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, BY_DEFAULT for it with its
+# Name -> the example, and what TorchScript's exporter is told; None for the dynamo exporter, BY_DEFAULT and WITH_PLACES for it with its
 # optimiser, for one sample without a batch the module that computes it, and for what no exporter writes the model as text.
-BY_DEFAULT = object()
+BY_DEFAULT, WITH_PLACES = object(), object()
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
            "gpt2_labels": (gpt2_labels, None), "messages": (messages, None), "one_graph": (one_graph, OneGraph),
            "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING)),
-           "optimised": (optimised, BY_DEFAULT),
+           "optimised": (optimised, BY_DEFAULT), "folded": (folded, WITH_PLACES),
            "decided": (decided, DECIDED), "quantized": (quantized, QUANTIZED)}
 
 
@@ -443,13 +480,16 @@ def export_one_sample(example: Example, module: nn.Module, path: pathlib.Path) -
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def export_by_default(example: Example, path: pathlib.Path) -> None:
-    """Keeps what the exporter says of the calls that take parameters."""
+def export_by_default(example: Example, path: pathlib.Path, places: bool) -> None:
+    """Keeps what the exporter says of the calls that take parameters, or of all and of what was computed beforehand."""
     batch = torch.export.Dim("batch", min=2)
     model = torch.onnx.export(example.module.train(), tuple(tensor[:7] for tensor in example.inputs.values()), dynamo=True,
                               input_names=list(example.inputs), output_names=example.output_names,
                               dynamic_shapes=tuple({0: batch} for _ in example.inputs)).model_proto
-    remove_notes(model.graph, ["%p_"])
+    if places:
+        shorten_notes(model.graph)
+    else:
+        remove_notes(model.graph, ["%p_"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
 
@@ -465,6 +505,19 @@ def write_text(example: Example, model_text: str, path: pathlib.Path) -> None:
     onnx.checker.check_model(model)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
+
+
+def shorten_notes(graph) -> None:
+    """Leaves the calls of nodes, their modules and lines, without the exporting machine's paths, and what was folded."""
+    for node in graph.node:
+        kept = [item for item in node.metadata_props if item.key.endswith(("fx_node", "name_scopes", "stack_trace"))]
+        for item in kept:
+            if item.key.endswith("stack_trace"):
+                path, line = item.value.rsplit('File "', 1)[1].split('"', 1)
+                item.value = f'File "{pathlib.Path(path).name}"{line}'
+        kept = [copy.deepcopy(item) for item in kept]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
 
 
 def remove_notes(graph, telling=TELLING_CALLS) -> None:
@@ -487,8 +540,8 @@ def write(name: str, folder: pathlib.Path) -> None:
         model = onnx.load(path)
         remove_notes(model.graph)
         path.write_bytes(model.SerializeToString(deterministic=True))
-    elif options is BY_DEFAULT:
-        export_by_default(load(name), folder / "model.onnx")
+    elif options in (BY_DEFAULT, WITH_PLACES):
+        export_by_default(load(name), folder / "model.onnx", options is WITH_PLACES)
     elif isinstance(options, str):
         write_text(load(name), options, folder / "model.onnx")
     elif isinstance(options, dict):

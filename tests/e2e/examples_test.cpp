@@ -120,10 +120,12 @@ TEST_CASE("exports: what masks pick and data decide, and a model with quantised 
 }
 
 TEST_CASE("exports: parameters that the exporter's optimiser took the tensors of train as the module's") {
-  const Reference reference = read_export("optimised");
-  const std::string folder = work_folder("export_optimised");
-  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
-  check_folder(reference, folder, "export optimised");
+  for (const char* name : {"optimised", "folded"}) {
+    const Reference reference = read_export(name);
+    const std::string folder = work_folder(text("export_", name));
+    compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "4"});
+    check_folder(reference, folder, text("export ", name));
+  }
 }
 
 TEST_CASE("a file that is one sample: a batch of several, and of one, in two stages") {

@@ -1,0 +1,149 @@
+#include "frontend/folded_tensor.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include "frontend/folding_note.h"
+#include "frontend/lost_by_export.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+enum class FoldedCall : uint8_t { kNeutral, kTurn, kUnsqueeze, kSqueeze, kReshape, kNegate, kExponentiate };
+
+struct FoldedCallEntry {
+  std::string_view name;
+  FoldedCall call;
+};
+
+/// What torch.export names the results of calls that keep all elements of a parameter. A detached value is none: no
+/// gradient passes it.
+constexpr std::array<FoldedCallEntry, 17> kFoldedCalls = {{
+    {"alias", FoldedCall::kNeutral},
+    {"clone", FoldedCall::kNeutral},
+    {"contiguous", FoldedCall::kNeutral},
+    {"numpy_t", FoldedCall::kTurn},
+    {"permute", FoldedCall::kTurn},
+    {"t", FoldedCall::kTurn},
+    {"transpose", FoldedCall::kTurn},
+    {"unsqueeze", FoldedCall::kUnsqueeze},
+    {"squeeze", FoldedCall::kSqueeze},
+    {"_unsafe_view", FoldedCall::kReshape},
+    {"flatten", FoldedCall::kReshape},
+    {"reshape", FoldedCall::kReshape},
+    {"unflatten", FoldedCall::kReshape},
+    {"unsafe_view", FoldedCall::kReshape},
+    {"view", FoldedCall::kReshape},
+    {"neg", FoldedCall::kNegate},
+    {"exp", FoldedCall::kExponentiate},
+}};
+
+/// How often each call had a part.
+struct FoldedCalls {
+  std::array<int64_t, 7> counts = {};
+  int64_t of(FoldedCall call) const { return counts[static_cast<size_t>(call)]; }
+  bool add(std::string_view value) {
+    const auto* entry = std::ranges::find(kFoldedCalls, call_of_value(value), &FoldedCallEntry::name);
+    if (entry == kFoldedCalls.end()) return false;
+    ++counts[static_cast<size_t>(entry->call)];
+    return true;
+  }
+};
+
+/// Without `count` axes of size 1; nothing where it matters which of them go.
+std::optional<Sizes> without_ones(const Sizes& dims, int64_t count) {
+  const auto ones = std::ranges::count(dims, 1);
+  if (ones < count) return std::nullopt;
+  Sizes first, last;  // go
+  int64_t place = 0;
+  for (const int64_t dim : dims) {
+    const int64_t at = dim == 1 ? place++ : -1;
+    if (at < 0 || at >= count) first.push_back(dim);
+    if (at < 0 || at < ones - count) last.push_back(dim);
+  }
+  return first == last ? std::optional(first) : std::nullopt;
+}
+
+/// What has been reshaped, or squeezed alone, may have had any shape. A weight of which an axis is taken away and put
+/// back, as that of Mamba's convolution, has it where it was.
+std::optional<Sizes> sizes_before(const Sizes& dims, const FoldedCalls& calls) {
+  const int64_t squeezed = calls.of(FoldedCall::kSqueeze), unsqueezed = calls.of(FoldedCall::kUnsqueeze);
+  if (calls.of(FoldedCall::kTurn) > 0) return Sizes{dims[1], dims[0]};
+  if (calls.of(FoldedCall::kReshape) > 0) return std::nullopt;
+  if (squeezed == 0) return without_ones(dims, unsqueezed);
+  return squeezed == unsqueezed && std::ranges::count(dims, 1) >= squeezed ? std::optional(dims) : std::nullopt;
+}
+
+std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& calls, const Sizes& dims) {
+  const int64_t exponentials = calls.of(FoldedCall::kExponentiate), negations = calls.of(FoldedCall::kNegate);
+  if (exponentials > 1 || negations > 1) return std::nullopt;
+  if (exponentials > 0) folded.values = negations > 0 ? FoldedValues::kNegatedExponential : FoldedValues::kExponential;
+  else if (negations > 0) folded.values = FoldedValues::kNegated;
+  folded.has_new_shape =
+      calls.of(FoldedCall::kReshape) + calls.of(FoldedCall::kSqueeze) + calls.of(FoldedCall::kUnsqueeze) > 0;
+  folded.is_turned = calls.of(FoldedCall::kTurn) > 0;
+  const bool is_known_turn = calls.of(FoldedCall::kTurn) == 1 && dims.size() == 2 && !folded.has_new_shape &&
+                             folded.values == FoldedValues::kSame;
+  if (folded.is_turned && !is_known_turn) return std::nullopt;  // which axes a permutation takes is not said
+  folded.dims = sizes_before(dims, calls);
+  return folded;
+}
+
+/// exp(-x) is above zero and -exp(x) below; nothing for other elements.
+template <typename T>
+std::optional<T> element_before(FoldedValues values, T element) {
+  if (values == FoldedValues::kSame) return element;
+  if (values == FoldedValues::kNegated) return -element;
+  const bool is_outside = values == FoldedValues::kNegatedExponential && element < 0;
+  const auto size = static_cast<double>(is_outside ? -element : element);
+  const double logarithm = size > 0 ? std::log(size) : NAN;
+  const bool is_inside = values == FoldedValues::kNegatedExponential && !is_outside;
+  return std::isfinite(logarithm) ? std::optional(static_cast<T>(is_inside ? -logarithm : logarithm)) : std::nullopt;
+}
+
+template <typename T>
+std::optional<std::string> all_before(FoldedValues values, std::string elements) {
+  bool has_negative = false, has_positive = false;
+  for (size_t at = 0; at < elements.size(); at += sizeof(T)) {
+    T element;
+    std::memcpy(&element, elements.data() + at, sizeof(T));
+    (element < 0 ? has_negative : has_positive) = true;
+    const std::optional<T> before = element_before(values, element);
+    if (!before) return std::nullopt;
+    std::memcpy(elements.data() + at, &*before, sizeof(T));
+  }
+  const bool is_exponential = values == FoldedValues::kExponential || values == FoldedValues::kNegatedExponential;
+  return is_exponential && has_negative && has_positive ? std::nullopt : std::optional(std::move(elements));
+}
+
+}  // namespace
+
+std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::string& note,
+                                          const ExportSignature& signature) {
+  FoldedCalls calls;
+  FoldedTensor folded;
+  if (!calls.add(tensor.name)) return std::nullopt;
+  for (std::string& name : parse_names(note)) {
+    if (signature.is_parameter.contains(name)) {
+      if (!signature.lists_parameter(name) || !folded.parameter.empty()) return std::nullopt;
+      folded.parameter = std::move(name);
+    } else if (!is_anonymous(name) && !calls.add(name)) {
+      return std::nullopt;  // sizes, axes and what lies between the operators of one call have no name of a call
+    }
+  }
+  return folded.parameter.empty() ? std::nullopt : understand(std::move(folded), calls, tensor.dims);
+}
+
+std::optional<std::string> elements_before(FoldedValues values, int onnx_type, const std::string& elements) {
+  const auto dtype = dtype_of_onnx(onnx_type);
+  if (dtype == ir::DType::kFloat32) return all_before<float>(values, elements);
+  if (dtype == ir::DType::kFloat64) return all_before<double>(values, elements);
+  return std::nullopt;
+}
+
+}  // namespace graphpipe::frontend

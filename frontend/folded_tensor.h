@@ -1,0 +1,38 @@
+#pragma once
+// How a tensor that an exporter's optimiser has computed shows one parameter of the module.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/model.h"
+#include "frontend/parameters.h"
+
+namespace graphpipe::frontend {
+
+/// What was done to the elements of the parameter, each by itself.
+enum class FoldedValues : uint8_t { kSame, kNegated, kExponential, kNegatedExponential };
+
+struct FoldedTensor {
+  /// The module's name of it.
+  std::string parameter;
+  /// A matrix, turned.
+  bool is_turned = false;
+  /// Axes may have been added, removed or joined: the order of the elements stayed.
+  bool has_new_shape = false;
+  FoldedValues values = FoldedValues::kSame;
+  /// Those of the parameter, where they follow from the tensor's.
+  std::optional<std::vector<int64_t>> dims;
+};
+
+/// Reads the name of the tensor and the optimiser's note on it: names of values say which calls made them. Nothing
+/// where another call than the known ones, a buffer, or a second parameter had a part in it.
+std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::string& note,
+                                          const ExportSignature& signature);
+
+/// The elements of the parameter, of float32 or float64: those of which the calls make the given ones. Nothing where
+/// none do.
+std::optional<std::string> elements_before(FoldedValues values, int onnx_type, const std::string& elements);
+
+}  // namespace graphpipe::frontend

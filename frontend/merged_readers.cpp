@@ -1,0 +1,144 @@
+#include "frontend/merged_readers.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "frontend/folding_note.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+/// "encoder.weight" of "encoder" and "weight"; the module itself has no name.
+std::string member_of(const std::string& module, std::string_view name) {
+  return module.empty() ? std::string(name) : text(module, ".", name);
+}
+
+/// "layer_scale_2", "norm.weight": the members of itself that a line of a module's code names.
+std::set<std::string> members_in(std::string_view code) {
+  constexpr std::string_view kSelf = "self.";
+  constexpr std::string_view kNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+  std::set<std::string> members;
+  for (size_t at = code.find(kSelf); at != code.npos; at = code.find(kSelf, at)) {
+    at += kSelf.size();
+    const size_t end = std::min(code.find_first_not_of(kNames, at), code.size());
+    for (size_t dot = at; dot < end; ++dot)
+      if (code[dot] == '.') members.emplace(code.substr(at, dot - at));  // what follows may be a method
+    members.emplace(code.substr(at, end - at));
+  }
+  return members;
+}
+
+/// The place of a line: its file and number, without its text.
+std::string_view place_of(std::string_view code) { return code.substr(0, code.find('\n')); }
+
+}  // namespace
+
+/// What a node takes the tensor for, and where the call stands.
+struct MergedReaders::Reading {
+  std::string value, target, module, code;
+  size_t node = 0;
+};
+
+MergedReaders::MergedReaders(const GraphBody& body, const ExportSignature& signature)
+    : body_(body), signature_(signature) {
+  for (const Tensor& tensor : body.initializers) made_.insert(tensor.name);
+  for (const ValueInfo& input : body.inputs) made_.insert(input.name);
+  for (size_t n = 0; n < body.nodes.size(); ++n) {
+    const OnnxNode& node = body.nodes[n];
+    made_.insert(node.outputs.begin(), node.outputs.end());
+    for (const std::string& input : node.inputs)
+      if (auto& nodes = nodes_[input]; nodes.empty() || nodes.back() != n) nodes.push_back(n);
+    const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
+    if (!call) continue;
+    made_.insert(call->result);
+    for (const std::string& value : call->values)
+      if (std::string name = signature.tensor_of(value); !name.empty()) told_.insert(std::move(name));
+  }
+  for (const auto& [tensor, note] : body.folded_from)
+    for (std::string& name : parse_names(note)) told_.insert(std::move(name));
+}
+
+std::optional<MergedReaders::Reading> MergedReaders::reading_of(size_t n, const std::string& tensor) const {
+  const OnnxNode& node = body_.nodes[n];
+  const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
+  if (!call) return std::nullopt;
+  Reading reading{.target = call->target, .module = node.module, .code = node.code, .node = n};
+  const auto reads = std::ranges::count(node.inputs, tensor);
+  if (const auto takes = std::ranges::count(call->values, "%" + tensor); takes > 0) {
+    reading.value = tensor;
+    return reads <= takes ? std::optional(reading) : std::nullopt;
+  }
+  // The one value of the same kind that nothing makes.
+  for (const std::string& value : call->values) {
+    const std::string name = value.substr(1);
+    if (call_of_value(name) != call_of_value(tensor) || made_.contains(name) || name == reading.value) continue;
+    if (!reading.value.empty()) return std::nullopt;
+    reading.value = name;
+  }
+  return reads == 1 && !reading.value.empty() ? std::optional(reading) : std::nullopt;
+}
+
+/// The parameters of the reading's module that its line names, but for those that are known to be read elsewhere.
+std::set<std::string> MergedReaders::named_by(const Reading& reading) const {
+  std::set<std::string> names;
+  const size_t line = reading.code.find('\n');
+  if (line == std::string::npos) return names;
+  for (const std::string& member : members_in(std::string_view(reading.code).substr(line)))
+    if (std::string name = member_of(reading.module, member); signature_.lists_parameter(name) && !told_.contains(name))
+      names.insert(std::move(name));
+  return names;
+}
+
+/// That of the same line in another module, or the one that the line names; nothing where the two differ.
+std::optional<std::string> MergedReaders::parameter_of(const Reading& reading, const Reading& known,
+                                                       const std::string& parameter) const {
+  const std::set<std::string> named = named_by(reading);
+  if (named.size() > 1) return std::nullopt;
+  const std::string begin = member_of(known.module, "");
+  const bool is_same_line = !reading.code.empty() && place_of(reading.code) == place_of(known.code) &&
+                            reading.target == known.target && parameter.starts_with(begin);
+  std::string name = is_same_line ? member_of(reading.module, parameter.substr(begin.size())) : std::string();
+  if (!named.empty() && !name.empty() && *named.begin() != name) return std::nullopt;
+  if (name.empty() && !named.empty()) name = *named.begin();
+  return signature_.lists_parameter(name) && !told_.contains(name) ? std::optional(name) : std::nullopt;
+}
+
+std::optional<std::vector<MergedValue>> MergedReaders::merged_into(const std::string& tensor,
+                                                                   const std::string& parameter) const {
+  std::optional<Reading> known;
+  std::map<std::pair<std::string, std::string>, std::string> values;  // by module and line
+  std::map<std::string, std::vector<Reading>> readings;               // by value
+  const auto nodes = nodes_.find(tensor);
+  if (nodes == nodes_.end()) return std::nullopt;
+  for (const size_t node : nodes->second) {
+    std::optional<Reading> reading = reading_of(node, tensor);
+    if (!reading) return std::nullopt;
+    if (reading->value == tensor && !known) known = reading;
+    readings[reading->value].push_back(std::move(*reading));
+  }
+  if (!known) return std::nullopt;
+  if (readings.size() == 1) return std::vector<MergedValue>();
+  std::vector<MergedValue> merged;
+  std::set<std::string> parameters;
+  for (const auto& [value, all] : readings) {
+    // Two values on one line would be of two parameters, or of one module that is applied twice.
+    for (const Reading& each : all)
+      if (const auto at = values.try_emplace({each.module, std::string(place_of(each.code))}, value).first;
+          at->second != value)
+        return std::nullopt;
+    if (value == tensor) continue;
+    MergedValue one{.name = value};
+    for (const Reading& each : all) {
+      const std::optional<std::string> of = parameter_of(each, *known, parameter);
+      if (!of || (!one.parameter.empty() && one.parameter != *of)) return std::nullopt;
+      one.parameter = *of;
+      one.readers.push_back(each.node);
+    }
+    if (!parameters.insert(one.parameter).second) return std::nullopt;
+    merged.push_back(std::move(one));
+  }
+  return merged;
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,242 @@
+#include "frontend/restore_folded.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "frontend/folded_tensor.h"
+#include "frontend/merged_readers.h"
+#include "support/check.h"
+#include "wire/element_bytes.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+using Extents = std::vector<int64_t>;
+
+int64_t elements_in(const Extents& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+bool is_exponential(FoldedValues values) {
+  return values == FoldedValues::kExponential || values == FoldedValues::kNegatedExponential;
+}
+
+/// Whether numbers are equal, up to what an exponential and its logarithm round.
+bool are_close(int onnx_type, const std::string& one, const std::string& other) {
+  const auto compare = [&]<typename T>(T tolerance) {
+    for (size_t at = 0; at < one.size(); at += sizeof(T)) {
+      T a, b;
+      std::memcpy(&a, one.data() + at, sizeof(T));
+      std::memcpy(&b, other.data() + at, sizeof(T));
+      if (!(std::abs(a - b) <= tolerance * std::max(T(1), std::abs(a)))) return false;
+    }
+    return true;
+  };
+  if (one.size() != other.size()) return false;
+  return dtype_of_onnx(onnx_type) == ir::DType::kFloat32 ? compare(1e-6F) : compare(1e-12);
+}
+
+/// The names that the bodies of a graph's nodes read, and its outputs.
+void collect_inner_reads(const GraphBody& body, bool is_inner, std::set<std::string>& reads) {
+  for (const OnnxNode& node : body.nodes) {
+    if (is_inner) reads.insert(node.inputs.begin(), node.inputs.end());
+    for (const Attribute& attribute : node.attributes)
+      for (const GraphBody& inner : attribute.graph) collect_inner_reads(inner, true, reads);
+  }
+  for (const ValueInfo& output : body.outputs) reads.insert(output.name);
+}
+
+class FoldedRestorer {
+ public:
+  FoldedRestorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                 const ElementsOf& elements_of, Restoration& restored)
+      : body_(body),
+        signature_(signature),
+        rules_(rules),
+        elements_of_(elements_of),
+        restored_(restored),
+        readers_of_(body, signature) {
+    for (const Tensor& tensor : body.initializers) names_.insert(tensor.name);
+    for (const ValueInfo& input : body.inputs) names_.insert(input.name), bound_.insert(input.name);
+    for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
+    collect_inner_reads(body, false, bound_);
+  }
+
+  void run() {
+    const size_t count = body_.initializers.size();
+    for (size_t i = 0; i < count; ++i) restore(body_.initializers[i]);
+    std::erase_if(body_.initializers, [&](const Tensor& tensor) { return gone_.contains(tensor.name); });
+    std::ranges::move(added_, std::back_inserter(body_.initializers));
+    restored_.nodes.insert(restored_.nodes.begin(), nodes_.size(), std::nullopt);
+    std::ranges::move(body_.nodes, std::back_inserter(nodes_));
+    body_.nodes = std::move(nodes_);
+  }
+
+ private:
+  void restore(const Tensor& tensor) {
+    const auto note = body_.folded_from.find(tensor.name);
+    const auto dtype = dtype_of_onnx(tensor.onnx_type);
+    if (note == body_.folded_from.end() || !dtype || !ir::is_floating(*dtype)) return;
+    if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
+    const std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
+    if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
+    const std::optional<std::vector<MergedValue>> merged = readers_of_.merged_into(tensor.name, folded->parameter);
+    if (!merged || !std::ranges::all_of(*merged, [&](const MergedValue& value) { return is_free(value); })) return;
+    const std::optional<Extents> dims = parameter_for(tensor, *folded);
+    if (!dims) return;
+    for (const MergedValue& value : *merged) separate(value, tensor, *folded, *dims);
+    add_nodes(tensor, tensor.name, *folded, *dims);
+    gone_.insert(tensor.name);
+  }
+
+  bool is_free(const MergedValue& value) const {
+    return !names_.contains(value.name) && !names_.contains(value.parameter) &&
+           !rules_.tied(value.parameter).value_or(false);
+  }
+
+  /// Gives another parameter, which began with the same elements, its own tensor and value.
+  void separate(const MergedValue& value, const Tensor& tensor, FoldedTensor folded, const Extents& dims) {
+    folded.parameter = value.parameter;
+    folded.dims = dims;
+    GP_CHECK(parameter_for(tensor, folded));  // as for the first parameter
+    names_.insert(value.name);
+    add_nodes(tensor, value.name, folded, dims);
+    for (const size_t node : value.readers) std::ranges::replace(body_.nodes[node].inputs, tensor.name, value.name);
+  }
+
+  const Tensor* held(const std::string& name) const {
+    for (const std::vector<Tensor>* tensors : {&std::as_const(body_.initializers), &added_}) {
+      const auto found = std::ranges::find(*tensors, name, &Tensor::name);
+      if (found != tensors->end()) return &*found;
+    }
+    return nullptr;
+  }
+
+  /// The dims of the parameter that the tensor was computed from, which is there now; nothing if it cannot be.
+  std::optional<Extents> parameter_for(const Tensor& tensor, const FoldedTensor& folded) {
+    if (const Tensor* there = held(folded.parameter))
+      return holds_same(*there, tensor, folded) ? std::optional(there->dims) : std::nullopt;
+    if (!folded.dims || names_.contains(folded.parameter)) return std::nullopt;
+    Tensor parameter = tensor;
+    parameter.name = folded.parameter;
+    parameter.dims = *folded.dims;
+    if (folded.values == FoldedValues::kSame) {
+      if (folded.is_turned && tensor.layout != Tensor::Layout::kDense) return std::nullopt;
+      if (folded.is_turned) parameter.layout = Tensor::Layout::kTransposed;
+      restored_.sources.emplace(folded.parameter, tensor);
+    } else {
+      std::optional<std::string> elements = inverted(tensor, folded);
+      if (!elements) return std::nullopt;
+      parameter.data = {.slot = -1, .bytes = std::move(*elements)};
+    }
+    names_.insert(folded.parameter);
+    restored_.names.push_back(folded.parameter);
+    added_.push_back(std::move(parameter));
+    return folded.dims;
+  }
+
+  std::optional<std::string> inverted(const Tensor& tensor, const FoldedTensor& folded) const {
+    const std::optional<std::string> elements = elements_of_(tensor);
+    return elements ? elements_before(folded.values, tensor.onnx_type, *elements) : std::nullopt;
+  }
+
+  /// Whether a tensor of the file, or one that was restored, is the one that the other was computed from.
+  bool holds_same(const Tensor& parameter, const Tensor& tensor, const FoldedTensor& folded) const {
+    if (parameter.onnx_type != tensor.onnx_type || elements_in(parameter.dims) != elements_in(tensor.dims))
+      return false;
+    if (folded.is_turned && (parameter.dims.size() != 2 || parameter.dims != Extents{tensor.dims[1], tensor.dims[0]}))
+      return false;
+    if (!folded.is_turned && !folded.has_new_shape && parameter.dims != tensor.dims) return false;
+    const std::optional<std::string> there = elements_of_(parameter);
+    std::optional<std::string> before = elements_of_(tensor);
+    if (!there || !before) return false;
+    if (folded.is_turned)
+      before = wire::transposed_elements(*before, static_cast<size_t>(tensor.dims[0]), element_bytes(tensor));
+    if (folded.values == FoldedValues::kSame) return before == there;
+    before = elements_before(folded.values, tensor.onnx_type, *before);
+    return before && (is_exponential(folded.values) ? are_close(tensor.onnx_type, *before, *there) : before == there);
+  }
+
+  static size_t element_bytes(const Tensor& tensor) {
+    return static_cast<size_t>(ir::bytes_per_element(*dtype_of_onnx(tensor.onnx_type)));
+  }
+
+  /// Nodes that compute the value of this name from the parameter, as the tensor was.
+  void add_nodes(const Tensor& tensor, const std::string& result, const FoldedTensor& folded, const Extents& dims) {
+    std::vector<OnnxNode> steps;
+    const auto add = [&](const char* op) {
+      steps.emplace_back();
+      steps.back().op = op;
+    };
+    if (folded.is_turned) {
+      add("Transpose");
+      Attribute& perm = steps.back().attributes.emplace_back();
+      perm.name = "perm", perm.kind = Attribute::Kind::kInts, perm.ints = {1, 0};
+    }
+    if (is_exponential(folded.values)) add("Exp");
+    if (folded.values == FoldedValues::kNegated) add("Neg");
+    // Which of the two comes first shows in the sign.
+    if (folded.values == FoldedValues::kNegatedExponential)
+      steps.emplace(is_below_zero(tensor) ? steps.end() : steps.end() - 1)->op = "Neg";
+    if (!folded.is_turned && (steps.empty() || dims != tensor.dims)) add("Reshape");
+    std::string value = folded.parameter;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      OnnxNode& step = steps[i];
+      step.inputs.push_back(std::move(value));
+      if (step.op == "Reshape") step.inputs.push_back(add_dims(tensor));
+      value = i + 1 == steps.size() ? result : unused(text(result, "/", i));
+      step.outputs.push_back(value);
+      step.name = value;
+    }
+    std::ranges::move(steps, std::back_inserter(nodes_));
+  }
+
+  bool is_below_zero(const Tensor& tensor) const {
+    const std::optional<std::string> elements = elements_of_(tensor);
+    return elements && !elements->empty() && (static_cast<unsigned char>(elements->at(element_bytes(tensor) - 1)) >> 7);
+  }
+
+  std::string add_dims(const Tensor& of) {
+    Tensor dims;
+    dims.name = unused(of.name + "/dims");
+    dims.onnx_type = 7;
+    dims.dims = {std::ssize(of.dims)};
+    dims.data.bytes.resize(of.dims.size() * sizeof(int64_t));
+    std::memcpy(dims.data.bytes.data(), of.dims.data(), dims.data.bytes.size());
+    added_.push_back(dims);
+    return dims.name;
+  }
+
+  /// A name for a new value, or tensor.
+  std::string unused(std::string name) {
+    while (!names_.insert(name).second) name += "'";
+    return name;
+  }
+
+  GraphBody& body_;
+  const ExportSignature& signature_;
+  const ParameterRules& rules_;
+  const ElementsOf& elements_of_;
+  Restoration& restored_;
+  const MergedReaders readers_of_;
+  std::set<std::string> names_;  // of all values and tensors
+  std::set<std::string> bound_;  // inputs, outputs, and what bodies of nodes read
+  std::vector<Tensor> added_;
+  std::vector<OnnxNode> nodes_;  // in front of the others: they read tensors alone
+  std::set<std::string> gone_;
+};
+
+}  // namespace
+
+void restore_folded(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                    const ElementsOf& elements_of, Restoration& restored) {
+  FoldedRestorer(body, signature, rules, elements_of, restored).run();
+}
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,272 @@
+// Parameters come back from which an exporter's optimiser has computed tensors beforehand.
+
+#include "frontend/restore_folded.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "frontend/export_onnx.h"
+#include "frontend/folding_note.h"
+#include "ir/verify_graph.h"
+#include "tests/support/count_ops.h"
+#include "tests/support/exported_models.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+namespace pb = graphpipe_onnx;
+
+std::string taken_by(const std::string& target, const std::string& arguments) {
+  return text(target, "](args = (", arguments, "), kwargs = {})");
+}
+
+/// What the optimiser notes of a tensor, its elements, and where the calls of nodes stand.
+struct Notes {
+  std::map<std::string, std::string> folded_from;
+  std::map<std::string, std::vector<float>> elements;
+  std::map<std::string, std::pair<std::string, std::string>> places;  // of nodes by output: module, code
+};
+
+std::string with_notes(const std::string& bytes, const Notes& notes) {
+  pb::ModelProto model;
+  REQUIRE(model.ParseFromString(bytes));
+  for (const auto& [name, from] : notes.folded_from) {
+    pb::ValueInfoProto& value = *model.mutable_graph()->add_value_info();
+    value.set_name(name);
+    pb::StringStringEntryProto& entry = *value.add_metadata_props();
+    entry.set_key(std::string(kFoldingNote));
+    entry.set_value(from);
+  }
+  for (pb::TensorProto& tensor : *model.mutable_graph()->mutable_initializer())
+    if (const auto given = notes.elements.find(tensor.name()); given != notes.elements.end())
+      tensor.mutable_float_data()->Assign(given->second.begin(), given->second.end());
+  for (pb::NodeProto& node : *model.mutable_graph()->mutable_node())
+    if (const auto place = notes.places.find(node.output(0)); place != notes.places.end()) {
+      const auto& [module, code] = place->second;
+      const auto add = [&](const std::string& key, const std::string& value) {
+        pb::StringStringEntryProto& entry = *node.add_metadata_props();
+        entry.set_key("pkg.torch.onnx." + key);
+        entry.set_value(value);
+      };
+      add("name_scopes", text("['', '", module, "', '", node.output(0), "']"));
+      add("stack_trace", text("File \"train.py\", line 1, in forward\n    y = self.model(x)\nFile ", code));
+    }
+  return model.SerializeAsString();
+}
+
+Result<Imported> import_noted(const std::string& bytes, const Notes& notes, const std::string& rules = "") {
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  request.spec.parameter_rules = ModelText(rules);
+  return import_bytes(with_notes(bytes, notes), request);
+}
+
+const ir::Param& parameter(const ir::Graph& graph, const std::string& name) {
+  for (const ir::ParamId id : graph.param_ids())
+    if (graph.param(id).name.raw() == name) return graph.param(id);
+  FAIL("no parameter " << name);
+  return graph.param(ir::ParamId(0));
+}
+
+std::vector<float> elements(const ir::Graph& graph, const std::string& name) {
+  const std::string& bytes = std::get<ir::InlineData>(parameter(graph, name).data).bytes;
+  std::vector<float> result(bytes.size() / sizeof(float));
+  std::memcpy(result.data(), bytes.data(), bytes.size());
+  return result;
+}
+
+std::string shape(const ir::Graph& graph, const std::string& name) {
+  std::string dims;
+  for (const ir::Dim dim : graph.value(parameter(graph, name).value).type.shape) dims += text(dim.factor, " ");
+  return dims;
+}
+
+std::set<std::string> trained(const Result<Imported>& imported) {
+  std::set<std::string> names;
+  for (const auto& [name, decision] : decisions_of(imported))
+    if (decision.trainable) names.insert(name);
+  return names;
+}
+
+/// y = x * value, where the module's program has the value under this name, computed from `w`.
+Result<Imported> scaled_by(const std::string& value, const std::string& dims, const std::string& note,
+                           const std::vector<float>& elements, const std::string& taken = "") {
+  return import_noted(
+      exported_model(
+          text("g (float[N,2,3] x, float", dims, " ", value, ") => (float[N,2,3] y) { y = Mul(x, ", value, ") }"),
+          {{"y", taken_by("mul.Tensor", "%x, %" + (taken.empty() ? value : taken))}}, {"w", "v", "buffer b"}),
+      {{{value, note}}, {{value, elements}}, {}});
+}
+
+bool is_refused(const Result<Imported>& imported) {
+  return !imported.ok() && reports(imported.problems(), Code::kLostByExport, "");
+}
+
+}  // namespace
+
+TEST_CASE("a note on what a tensor was computed from is read as Python prints names") {
+  CHECK(parse_names("['a', 'b.c']") == std::vector<std::string>{"a", "b.c"});
+  for (const char* text : {"", "[]", "['a'", "['a' 'b']", "['a', b]", "[\"a\"]", "['a\\'']"})
+    CHECK(parse_names(text).empty());
+  CHECK(call_of_value("unsqueeze_12") == "unsqueeze");
+  CHECK(call_of_value("exp2") == "exp2");
+  CHECK(call_of_value("exp_") == "exp_");
+}
+
+TEST_CASE("a product with a folded transpose trains the parameter, of which the file has one tensor") {
+  const auto product = [](const std::string& more, const std::vector<float>& table) {
+    return import_noted(
+        exported_model(text("g (float[N,2] x, float[2,3] permute, float[3,2] w) => (float[N,3] y) { z = MatMul(x, "
+                            "permute) ",
+                            more, " }"),
+                       {{"z", taken_by("matmul.default", "%x, %permute")}}, {"w"}),
+        {{{"permute", "['w']"}}, {{"permute", {0, 1, 2, 3, 4, 5}}, {"w", table}}, {}});
+  };
+  const auto imported = product("y = Relu(z)", {});
+  CHECK(trained(imported) == std::set<std::string>{"w"});
+  CHECK(shape(imported->graph, "w") == "3 2 ");
+  CHECK(elements(imported->graph, "w") == std::vector<float>{0, 3, 1, 4, 2, 5});
+  CHECK(count_ops(imported->graph, "Transpose") == 1);
+  CHECK(reports(imported->notes, Code::kLostByExport, "'w': this tensor of the module is there again"));
+  const std::string both = "a = MatMul(z, w) b = ReduceSum(a) y = Add(z, b)";
+  const auto tied = product(both, {0, 3, 1, 4, 2, 5});
+  CHECK(trained(tied) == std::set<std::string>{"w"});
+  CHECK(count_ops(tied->graph, "Transpose") == 1);
+  CHECK(is_refused(product(both, {0, 3, 1, 4, 2, 6})));  // it was not computed from that
+}
+
+TEST_CASE("axes go where it does not matter which, and exponentials and negatives are taken back") {
+  const auto one = scaled_by("unsqueeze_1", "[2,1]", "['val_2', 'w']", {1, 2});
+  CHECK(trained(one) == std::set<std::string>{"w"});
+  CHECK(shape(one->graph, "w") == "2 ");
+  CHECK(shape(scaled_by("unsqueeze_1", "[1,2,1]", "['unsqueeze', 'w']", {1, 2})->graph, "w") == "2 ");
+  CHECK(shape(scaled_by("unsqueeze", "[1,1,3]", "['w']", {1, 2, 3})->graph, "w") == "1 3 ");
+  CHECK(shape(scaled_by("unsqueeze", "[2,1]", "['squeeze', 'w']", {1, 2})->graph, "w") == "2 1 ");
+  CHECK(is_refused(scaled_by("unsqueeze", "[1,2,1]", "['w']", {1, 2})));
+  CHECK(is_refused(scaled_by("squeeze", "[2,1]", "['w']", {1, 2})));
+  CHECK(is_refused(scaled_by("view", "[2,1]", "['w']", {1, 2})));
+
+  const auto scale = scaled_by("exp", "", "['w']", {std::exp(2.6592F)});
+  CHECK(trained(scale) == std::set<std::string>{"w"});
+  CHECK(elements(scale->graph, "w") == std::vector<float>{2.6592F});
+  CHECK(elements(scaled_by("neg", "[3]", "['w']", {1, 2, 3})->graph, "w") == std::vector<float>{-1, -2, -3});
+  // The negative of an exponential, and the exponential of a negative.
+  const auto decay = scaled_by("unsqueeze", "[2,1]", "['exp', 'neg', 'w']", {-1, -std::exp(3.0F)});
+  CHECK(elements(decay->graph, "w") == std::vector<float>{0, 3});
+  CHECK(count_ops(decay->graph, "Exp") == 1);
+  const auto inverse = scaled_by("unsqueeze", "[2,1]", "['exp', 'neg', 'w']", {1, std::exp(-3.0F)});
+  CHECK(elements(inverse->graph, "w").at(1) == doctest::Approx(3));
+  CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", "['exp', 'neg', 'w']", {-1, 1})));
+  CHECK(is_refused(scaled_by("exp", "[3]", "['w']", {1, 0, 1})));
+}
+
+TEST_CASE("what other calls, buffers or several parameters had a part in is refused, and what is read otherwise") {
+  for (const std::string note : {"['relu', 'w']", "['detach', 'w']", "['exp2', 'w']", "['w', 'v']", "['b', 'w']"}) {
+    CAPTURE(note);
+    CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", note, {1, 2})));
+  }
+  CHECK(is_refused(scaled_by("exp2", "[3]", "['w']", {1, 2, 3})));
+  CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", "['w']", {1, 2}, "detach")));
+  CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", "['w']", {1, 2}, "unsqueeze_1")));
+  // A permutation of three axes says not which.
+  CHECK(is_refused(scaled_by("permute", "[1,2,3]", "['w']", {1, 2, 3, 4, 5, 6})));
+}
+
+TEST_CASE("a part of a parameter that was computed beforehand does not stand still beside the rest") {
+  const auto imported = import_noted(
+      exported_model("g (float[N,3] x, float[3] w, float[3] relu) => (float[N,3] y) { z = Add(x, w) y = Mul(z, relu) }",
+                     {{"z", taken_by("add.Tensor", "%x, %p_w")}, {"y", taken_by("mul.Tensor", "%z, %relu")}}, {"w"}),
+      {{{"relu", "['w']"}}, {}, {}});
+  REQUIRE(is_refused(imported));
+  CHECK(reports(imported.problems(), Code::kLostByExport, "'relu': the exporter's optimiser has computed this"));
+}
+
+namespace {
+
+/// Three products with values of parameters that began alike, of which the file has one.
+Result<Imported> merged_blocks(const std::map<std::string, std::pair<std::string, std::string>>& places,
+                               const std::vector<std::string>& parameters = {"a.s1", "a.s2", "b.s1"}) {
+  return import_noted(
+      exported_model("g (float[N,2,3] x, float[2,1] unsqueeze) => (float[N,2,3] y) { p = Mul(x, unsqueeze) q = Mul(p, "
+                     "unsqueeze) y = Mul(q, unsqueeze) }",
+                     {{"p", taken_by("mul.Tensor", "%x, %unsqueeze")},
+                      {"q", taken_by("mul.Tensor", "%p, %unsqueeze_1")},
+                      {"y", taken_by("mul.Tensor", "%q, %unsqueeze_2")}},
+                     parameters),
+      {{{"unsqueeze", "['a.s1', 'val_1']"}}, {{"unsqueeze", {1, 2}}}, places});
+}
+
+constexpr const char *kFirst = "\"block.py\", line 4, in forward\n    x = x * self.s1.unsqueeze(-1)",
+                     *kSecond = "\"block.py\", line 5, in forward\n    x = x * self.s2.unsqueeze(-1)",
+                     *kMute = "\"block.py\", line 5, in forward\n    x = x * scale";
+
+}  // namespace
+
+TEST_CASE("values of parameters that began alike are told apart by the lines of their calls") {
+  const auto imported = merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"b", kFirst}}});
+  CHECK(trained(imported) == std::set<std::string>{"a.s1", "a.s2", "b.s1"});
+  for (const char* name : {"a.s1", "a.s2", "b.s1"}) {
+    CHECK(shape(imported->graph, name) == "2 ");
+    CHECK(elements(imported->graph, name) == std::vector<float>{1, 2});
+  }
+  // Where a line does not say which, the file is refused.
+  CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kMute}}, {"y", {"b", kFirst}}})));
+  CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kFirst}}, {"y", {"b", kFirst}}})));
+  CHECK(is_refused(merged_blocks({})));
+  // The module of the third call has no such parameter.
+  CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"c", kFirst}}})));
+}
+
+TEST_CASE("parameters of the exporter's default file come back under their names, also in a new file") {
+  const std::string path = std::string(GRAPHPIPE_SOURCE_DIR) + "/tests/data/exports/folded/model.onnx";
+  ImportRequest request;
+  request.spec.path = ModelText(path);
+  request.spec.loss.kind = "mse";
+  const auto before = import_onnx(request);
+  std::set<std::string> names = {"classes", "logit_scale"};
+  for (const char* block : {"blocks.0.", "blocks.1."})
+    for (const char* name : {"layer_scale_1", "layer_scale_2", "kernel", "a_log", "widen", "narrow"})
+      names.insert(text(block, name));
+  CHECK(trained(before) == names);
+  CHECK(ir::verify_graph(before->graph).ok());
+  for (const char* block : {"blocks.0.", "blocks.1."}) {
+    CHECK(shape(before->graph, text(block, "kernel")) == "8 1 3 ");
+    CHECK(shape(before->graph, text(block, "widen")) == "12 8 ");
+    CHECK(shape(before->graph, text(block, "a_log")) == "8 ");
+  }
+  std::map<std::string, NewTensor> tensors;
+  const std::string zeros(1 << 10, '\0');
+  for (const std::string& name : names) {
+    const ir::TensorType& type = before->graph.value(parameter(before->graph, name).value).type;
+    NewTensor& tensor = tensors[name] = {.dtype = type.dtype, .dims = {}, .bytes = {}};
+    for (const ir::Dim dim : type.shape) tensor.dims.push_back(dim.factor);
+    tensor.bytes = std::string_view(zeros).substr(0, static_cast<size_t>(ir::byte_size(type, Samples(1)).count));
+  }
+  std::set<std::string> replaced;
+  const auto bytes = export_onnx(path, "", ParameterRules(), tensors, replaced);
+  REQUIRE(bytes.ok());
+  CHECK(replaced == names);
+  const TemporaryFolder folder;
+  folder.write("new.onnx", *bytes);
+  request.spec.path = ModelText(folder / "new.onnx");
+  const auto after = import_onnx(request);
+  CHECK(trained(after) == names);
+  CHECK(after->graph.node_count() == before->graph.node_count());
+  CHECK_FALSE(reports(after->notes, Code::kLostByExport, "there again"));
+  // Those that no output of the training needs have what the file has.
+  tensors.erase("blocks.1.a_log");
+  tensors.erase("blocks.0.layer_scale_2");
+  replaced.clear();
+  const auto partly = export_onnx(path, "", ParameterRules(), tensors, replaced);
+  REQUIRE(partly.ok());
+  folder.write("new.onnx", *partly);
+  const auto kept = import_onnx(request);
+  CHECK(trained(kept) == names);
+  CHECK(elements(kept->graph, "blocks.0.layer_scale_2") == std::vector<float>(8, 0.5F));
+  CHECK(elements(kept->graph, "blocks.1.a_log").at(2) == doctest::Approx(std::log(3)));
+}
