@@ -66,13 +66,13 @@ bool is_detached(const OnnxNode& node) {
 }
 
 std::string place_of_call(std::string_view key, std::string_view text) {
-  constexpr size_t kMostCode = 1024;
+  constexpr size_t kMaxCode = 1024;
   if (key == kScopes) {
     const std::vector<std::string> scopes = parse_names(text);  // the last is the call's own
     return scopes.size() < 2 ? std::string() : scopes[scopes.size() - 2];
   }
   const size_t frame = key == kStackTrace ? text.rfind("File \"") : text.npos;
-  return frame == text.npos ? std::string() : std::string(text.substr(frame, kMostCode));
+  return frame == text.npos ? std::string() : std::string(text.substr(frame, kMaxCode));
 }
 
 bool may_be_exported_call(std::string_view metadata) {

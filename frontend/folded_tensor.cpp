@@ -14,7 +14,7 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-enum class FoldedCall : uint8_t { kNeutral, kTurn, kUnsqueeze, kSqueeze, kReshape, kNegate, kExponentiate };
+enum class FoldedCall : uint8_t { kNeutral, kTurn, kUnsqueeze, kSqueeze, kReshape, kNegate, kExponentiate, kAdd };
 
 struct FoldedCallEntry {
   std::string_view name;
@@ -23,7 +23,7 @@ struct FoldedCallEntry {
 
 /// What torch.export names the results of calls that keep all elements of a parameter. A detached value is none: no
 /// gradient passes it.
-constexpr std::array<FoldedCallEntry, 17> kFoldedCalls = {{
+constexpr std::array<FoldedCallEntry, 18> kFoldedCalls = {{
     {"alias", FoldedCall::kNeutral},
     {"clone", FoldedCall::kNeutral},
     {"contiguous", FoldedCall::kNeutral},
@@ -39,13 +39,14 @@ constexpr std::array<FoldedCallEntry, 17> kFoldedCalls = {{
     {"unflatten", FoldedCall::kReshape},
     {"unsafe_view", FoldedCall::kReshape},
     {"view", FoldedCall::kReshape},
+    {"add", FoldedCall::kAdd},
     {"neg", FoldedCall::kNegate},
     {"exp", FoldedCall::kExponentiate},
 }};
 
 /// How often each call had a part.
 struct FoldedCalls {
-  std::array<int64_t, 7> counts = {};
+  std::array<int64_t, 8> counts = {};
   int64_t of(FoldedCall call) const { return counts[static_cast<size_t>(call)]; }
   bool add(std::string_view value) {
     const auto* entry = std::ranges::find(kFoldedCalls, call_of_value(value), &FoldedCallEntry::name);
@@ -81,7 +82,10 @@ std::optional<Sizes> sizes_before(const Sizes& dims, const FoldedCalls& calls) {
 
 std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& calls, const Sizes& dims) {
   const int64_t exponentials = calls.of(FoldedCall::kExponentiate), negations = calls.of(FoldedCall::kNegate);
-  if (exponentials > 1 || negations > 1) return std::nullopt;
+  const int64_t additions = calls.of(FoldedCall::kAdd);
+  if (exponentials > 1 || negations > 1 || additions > 1 || (additions > 0 && exponentials + negations > 0))
+    return std::nullopt;
+  if (additions > 0) folded.values = FoldedValues::kShifted;
   if (exponentials > 0) folded.values = negations > 0 ? FoldedValues::kNegatedExponential : FoldedValues::kExponential;
   else if (negations > 0) folded.values = FoldedValues::kNegated;
   folded.has_new_shape =
@@ -94,11 +98,17 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
   return folded;
 }
 
-/// exp(-x) is above zero and -exp(x) below; nothing for other elements.
+/// exp(-x) is above zero and -exp(x) below; nothing for other elements, and for those that no addition gives.
 template <typename T>
-std::optional<T> element_before(FoldedValues values, T element) {
+std::optional<T> element_before(const FoldedTensor& folded, T element) {
+  const FoldedValues values = folded.values;
   if (values == FoldedValues::kSame) return element;
   if (values == FoldedValues::kNegated) return -element;
+  if (values == FoldedValues::kShifted) {
+    const auto added = static_cast<T>(folded.added);
+    const T before = element - added;
+    return before + added == element ? std::optional(before) : std::nullopt;
+  }
   const bool is_outside = values == FoldedValues::kNegatedExponential && element < 0;
   const auto size = static_cast<double>(is_outside ? -element : element);
   const double logarithm = size > 0 ? std::log(size) : NAN;
@@ -107,18 +117,19 @@ std::optional<T> element_before(FoldedValues values, T element) {
 }
 
 template <typename T>
-std::optional<std::string> all_before(FoldedValues values, std::string elements) {
+std::optional<std::string> all_before(const FoldedTensor& folded, std::string elements) {
   bool has_negative = false, has_positive = false;
   for (size_t at = 0; at < elements.size(); at += sizeof(T)) {
     T element;
     std::memcpy(&element, elements.data() + at, sizeof(T));
     (element < 0 ? has_negative : has_positive) = true;
-    const std::optional<T> before = element_before(values, element);
+    const std::optional<T> before = element_before(folded, element);
     if (!before) return std::nullopt;
     std::memcpy(elements.data() + at, &*before, sizeof(T));
   }
-  const bool is_exponential = values == FoldedValues::kExponential || values == FoldedValues::kNegatedExponential;
-  return is_exponential && has_negative && has_positive ? std::nullopt : std::optional(std::move(elements));
+  const bool is_of_exponential =
+      folded.values == FoldedValues::kExponential || folded.values == FoldedValues::kNegatedExponential;
+  return is_of_exponential && has_negative && has_positive ? std::nullopt : std::optional(std::move(elements));
 }
 
 }  // namespace
@@ -139,10 +150,10 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
   return folded.parameter.empty() ? std::nullopt : understand(std::move(folded), calls, tensor.dims);
 }
 
-std::optional<std::string> elements_before(FoldedValues values, int onnx_type, const std::string& elements) {
+std::optional<std::string> elements_before(const FoldedTensor& folded, int onnx_type, const std::string& elements) {
   const auto dtype = dtype_of_onnx(onnx_type);
-  if (dtype == ir::DType::kFloat32) return all_before<float>(values, elements);
-  if (dtype == ir::DType::kFloat64) return all_before<double>(values, elements);
+  if (dtype == ir::DType::kFloat32) return all_before<float>(folded, elements);
+  if (dtype == ir::DType::kFloat64) return all_before<double>(folded, elements);
   return std::nullopt;
 }
 

@@ -12,7 +12,7 @@
 namespace graphpipe::frontend {
 
 /// What was done to the elements of the parameter, each by itself.
-enum class FoldedValues : uint8_t { kSame, kNegated, kExponential, kNegatedExponential };
+enum class FoldedValues : uint8_t { kSame, kNegated, kExponential, kNegatedExponential, kShifted };
 
 struct FoldedTensor {
   /// The module's name of it.
@@ -22,6 +22,8 @@ struct FoldedTensor {
   /// Axes may have been added, removed or joined: the order of the elements stayed.
   bool has_new_shape = false;
   FoldedValues values = FoldedValues::kSame;
+  /// What was added to them, where they are shifted: a number that neither name nor note says.
+  double added = 0;
   /// Those of the parameter, where they follow from the tensor's.
   std::optional<std::vector<int64_t>> dims;
 };
@@ -33,6 +35,6 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
 
 /// The elements of the parameter, of float32 or float64: those of which the calls make the given ones. Nothing where
 /// none do.
-std::optional<std::string> elements_before(FoldedValues values, int onnx_type, const std::string& elements);
+std::optional<std::string> elements_before(const FoldedTensor& folded, int onnx_type, const std::string& elements);
 
 }  // namespace graphpipe::frontend

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "frontend/code_line.h"
 #include "frontend/folding_note.h"
 
 namespace graphpipe::frontend {
@@ -14,25 +15,15 @@ std::string member_of(const std::string& module, std::string_view name) {
   return module.empty() ? std::string(name) : text(module, ".", name);
 }
 
-/// "layer_scale_2", "norm.weight": the members of itself that a line of a module's code names.
-std::set<std::string> members_in(std::string_view code) {
-  constexpr std::string_view kSelf = "self.";
-  constexpr std::string_view kNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
-  std::set<std::string> members;
-  for (size_t at = code.find(kSelf); at != code.npos; at = code.find(kSelf, at)) {
-    at += kSelf.size();
-    const size_t end = std::min(code.find_first_not_of(kNames, at), code.size());
-    for (size_t dot = at; dot < end; ++dot)
-      if (code[dot] == '.') members.emplace(code.substr(at, dot - at));  // what follows may be a method
-    members.emplace(code.substr(at, end - at));
-  }
-  return members;
-}
-
-/// The place of a line: its file and number, without its text.
+/// A line of code: its file and number, and its text.
 std::string_view place_of(std::string_view code) { return code.substr(0, code.find('\n')); }
 
 }  // namespace
+
+std::string_view line_of(std::string_view code) {
+  const size_t end = code.find('\n');
+  return end == code.npos ? std::string_view() : code.substr(end + 1);
+}
 
 /// What a node takes the tensor for, and where the call stands.
 struct MergedReaders::Reading {
@@ -82,30 +73,35 @@ std::optional<MergedReaders::Reading> MergedReaders::reading_of(size_t n, const 
 /// The parameters of the reading's module that its line names, but for those that are known to be read elsewhere.
 std::set<std::string> MergedReaders::named_by(const Reading& reading) const {
   std::set<std::string> names;
-  const size_t line = reading.code.find('\n');
-  if (line == std::string::npos) return names;
-  for (const std::string& member : members_in(std::string_view(reading.code).substr(line)))
+  for (const std::string& member : members_in(line_of(reading.code)))
     if (std::string name = member_of(reading.module, member); signature_.lists_parameter(name) && !told_.contains(name))
       names.insert(std::move(name));
   return names;
 }
 
-/// That of the same line in another module, or the one that the line names; nothing where the two differ.
-std::optional<std::string> MergedReaders::parameter_of(const Reading& reading, const Reading& known,
-                                                       const std::string& parameter) const {
-  const std::set<std::string> named = named_by(reading);
-  if (named.size() > 1) return std::nullopt;
+/// That of the same line in another module, or the one that the line names and on which it calls the same.
+std::optional<MergedReaders::Found> MergedReaders::parameter_of(const Reading& reading, const Reading& known,
+                                                                const std::string& parameter) const {
   const std::string begin = member_of(known.module, "");
-  const bool is_same_line = !reading.code.empty() && place_of(reading.code) == place_of(known.code) &&
-                            reading.target == known.target && parameter.starts_with(begin);
-  std::string name = is_same_line ? member_of(reading.module, parameter.substr(begin.size())) : std::string();
-  if (!named.empty() && !name.empty() && *named.begin() != name) return std::nullopt;
-  if (name.empty() && !named.empty()) name = *named.begin();
-  return signature_.lists_parameter(name) && !told_.contains(name) ? std::optional(name) : std::nullopt;
+  if (!parameter.starts_with(begin) || known.code.empty()) return std::nullopt;
+  const std::string member = parameter.substr(begin.size());
+  const std::set<std::string> named = named_by(reading);
+  Found found{.is_same_line = place_of(reading.code) == place_of(known.code) && reading.target == known.target};
+  if (found.is_same_line) {
+    found.parameter = member_of(reading.module, member);
+    if (named.size() > 1 || (named.size() == 1 && !named.contains(found.parameter))) return std::nullopt;
+  } else {
+    const std::optional<std::string> calls = calls_on_member(line_of(known.code), member);
+    if (named.size() != 1 || !calls) return std::nullopt;
+    found.parameter = *named.begin();
+    const size_t module = member_of(reading.module, "").size();
+    if (calls_on_member(line_of(reading.code), found.parameter.substr(module)) != calls) return std::nullopt;
+  }
+  const bool may_be = signature_.lists_parameter(found.parameter) && !told_.contains(found.parameter);
+  return may_be ? std::optional(found) : std::nullopt;
 }
 
-std::optional<std::vector<MergedValue>> MergedReaders::merged_into(const std::string& tensor,
-                                                                   const std::string& parameter) const {
+std::optional<TensorReading> MergedReaders::readers_of(const std::string& tensor, const std::string& parameter) const {
   std::optional<Reading> known;
   std::map<std::pair<std::string, std::string>, std::string> values;  // by module and line
   std::map<std::string, std::vector<Reading>> readings;               // by value
@@ -118,8 +114,8 @@ std::optional<std::vector<MergedValue>> MergedReaders::merged_into(const std::st
     readings[reading->value].push_back(std::move(*reading));
   }
   if (!known) return std::nullopt;
-  if (readings.size() == 1) return std::vector<MergedValue>();
-  std::vector<MergedValue> merged;
+  TensorReading result{.own = known->node, .merged = {}};
+  if (readings.size() == 1) return result;
   std::set<std::string> parameters;
   for (const auto& [value, all] : readings) {
     // Two values on one line would be of two parameters, or of one module that is applied twice.
@@ -130,15 +126,16 @@ std::optional<std::vector<MergedValue>> MergedReaders::merged_into(const std::st
     if (value == tensor) continue;
     MergedValue one{.name = value};
     for (const Reading& each : all) {
-      const std::optional<std::string> of = parameter_of(each, *known, parameter);
-      if (!of || (!one.parameter.empty() && one.parameter != *of)) return std::nullopt;
-      one.parameter = *of;
+      const std::optional<Found> of = parameter_of(each, *known, parameter);
+      if (!of || (!one.parameter.empty() && one.parameter != of->parameter)) return std::nullopt;
+      one.parameter = of->parameter;
+      one.is_same_line = one.is_same_line && of->is_same_line;
       one.readers.push_back(each.node);
     }
     if (!parameters.insert(one.parameter).second) return std::nullopt;
-    merged.push_back(std::move(one));
+    result.merged.push_back(std::move(one));
   }
-  return merged;
+  return result;
 }
 
 }  // namespace graphpipe::frontend

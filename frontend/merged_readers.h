@@ -5,13 +5,14 @@
 // multiplies by layer_scale_1 as %unsqueeze_1 and by layer_scale_2 as %unsqueeze_3, and the file has the first alone.
 // The calls of the nodes that read it name the values. Of which parameter one is follows from the code that makes the
 // call, where that says so: from its line, if it is that of a call whose parameter is known (the same line of another
-// layer), or names one parameter of the module.
+// layer), or names one parameter of the module and calls the same on it.
 
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/exported_call.h"
@@ -24,22 +25,36 @@ namespace graphpipe::frontend {
 struct MergedValue {
   std::string name, parameter;
   std::vector<size_t> readers;
+  /// Whether the same line of code makes it as makes the tensor's own value, in other modules.
+  bool is_same_line = true;
 };
+
+struct TensorReading {
+  /// A node that reads the tensor under its name.
+  size_t own = 0;
+  std::vector<MergedValue> merged;
+};
+
+/// The text of a line of code, of what OnnxNode::code says.
+std::string_view line_of(std::string_view code);
 
 class MergedReaders {
  public:
   /// Needs: the body as it is while it is asked.
   MergedReaders(const GraphBody& body, const ExportSignature& signature);
 
-  /// The values beside the tensor's own, which is computed from the parameter. Nothing where it is not sure what a node
-  /// reads, and where none reads the tensor under its name.
-  std::optional<std::vector<MergedValue>> merged_into(const std::string& tensor, const std::string& parameter) const;
+  /// Those of a tensor that is computed from the parameter. Nothing where it is not sure what a node reads, and where
+  /// none reads the tensor under its name.
+  std::optional<TensorReading> readers_of(const std::string& tensor, const std::string& parameter) const;
 
  private:
   struct Reading;
+  struct Found {
+    std::string parameter;
+    bool is_same_line = false;
+  };
   std::optional<Reading> reading_of(size_t node, const std::string& tensor) const;
-  std::optional<std::string> parameter_of(const Reading& reading, const Reading& known,
-                                          const std::string& parameter) const;
+  std::optional<Found> parameter_of(const Reading& reading, const Reading& known, const std::string& parameter) const;
   std::set<std::string> named_by(const Reading& reading) const;
 
   const GraphBody& body_;

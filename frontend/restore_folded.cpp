@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "frontend/code_line.h"
 #include "frontend/folded_tensor.h"
 #include "frontend/merged_readers.h"
 #include "support/check.h"
@@ -27,7 +28,7 @@ bool is_exponential(FoldedValues values) {
   return values == FoldedValues::kExponential || values == FoldedValues::kNegatedExponential;
 }
 
-/// Whether numbers are equal, up to what an exponential and its logarithm round.
+/// Whether numbers are equal, up to what an exponential and its logarithm, or an addition, round.
 bool are_close(int onnx_type, const std::string& one, const std::string& other) {
   const auto compare = [&]<typename T>(T tolerance) {
     for (size_t at = 0; at < one.size(); at += sizeof(T)) {
@@ -84,20 +85,34 @@ class FoldedRestorer {
     const auto dtype = dtype_of_onnx(tensor.onnx_type);
     if (note == body_.folded_from.end() || !dtype || !ir::is_floating(*dtype)) return;
     if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
-    const std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
+    std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
     if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
-    const std::optional<std::vector<MergedValue>> merged = readers_of_.merged_into(tensor.name, folded->parameter);
-    if (!merged || !std::ranges::all_of(*merged, [&](const MergedValue& value) { return is_free(value); })) return;
+    const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, folded->parameter);
+    if (!reading || !may_separate(*reading, *folded) || !find_added(body_.nodes[reading->own], *folded)) return;
     const std::optional<Extents> dims = parameter_for(tensor, *folded);
     if (!dims) return;
-    for (const MergedValue& value : *merged) separate(value, tensor, *folded, *dims);
+    for (const MergedValue& value : reading->merged) separate(value, tensor, *folded, *dims);
     add_nodes(tensor, tensor.name, *folded, *dims);
     gone_.insert(tensor.name);
   }
 
-  bool is_free(const MergedValue& value) const {
-    return !names_.contains(value.name) && !names_.contains(value.parameter) &&
-           !rules_.tied(value.parameter).value_or(false);
+  bool may_separate(const TensorReading& reading, const FoldedTensor& folded) const {
+    return std::ranges::all_of(reading.merged, [&](const MergedValue& value) {
+      return !names_.contains(value.name) && !names_.contains(value.parameter) &&
+             !rules_.tied(value.parameter).value_or(false) &&
+             (value.is_same_line || folded.values != FoldedValues::kShifted);  // another may be added on another line
+    });
+  }
+
+  /// What is added to a parameter stands in the line of code that reads the sum, or is not known.
+  static bool find_added(const OnnxNode& reader, FoldedTensor& folded) {
+    if (folded.values != FoldedValues::kShifted) return true;
+    const std::string begin = reader.module.empty() ? std::string() : reader.module + ".";
+    if (!folded.parameter.starts_with(begin)) return false;
+    const std::string_view member = std::string_view(folded.parameter).substr(begin.size());
+    const std::optional<double> added = number_added(line_of(reader.code), member);
+    folded.added = added.value_or(0);
+    return added.has_value();
   }
 
   /// Gives another parameter, which began with the same elements, its own tensor and value.
@@ -143,7 +158,7 @@ class FoldedRestorer {
 
   std::optional<std::string> inverted(const Tensor& tensor, const FoldedTensor& folded) const {
     const std::optional<std::string> elements = elements_of_(tensor);
-    return elements ? elements_before(folded.values, tensor.onnx_type, *elements) : std::nullopt;
+    return elements ? elements_before(folded, tensor.onnx_type, *elements) : std::nullopt;
   }
 
   /// Whether a tensor of the file, or one that was restored, is the one that the other was computed from.
@@ -159,8 +174,9 @@ class FoldedRestorer {
     if (folded.is_turned)
       before = wire::transposed_elements(*before, static_cast<size_t>(tensor.dims[0]), element_bytes(tensor));
     if (folded.values == FoldedValues::kSame) return before == there;
-    before = elements_before(folded.values, tensor.onnx_type, *before);
-    return before && (is_exponential(folded.values) ? are_close(tensor.onnx_type, *before, *there) : before == there);
+    before = elements_before(folded, tensor.onnx_type, *before);
+    const bool is_rounded = is_exponential(folded.values) || folded.values == FoldedValues::kShifted;
+    return before && (is_rounded ? are_close(tensor.onnx_type, *before, *there) : before == there);
   }
 
   static size_t element_bytes(const Tensor& tensor) {
@@ -181,6 +197,7 @@ class FoldedRestorer {
     }
     if (is_exponential(folded.values)) add("Exp");
     if (folded.values == FoldedValues::kNegated) add("Neg");
+    if (folded.values == FoldedValues::kShifted) add("Add");
     // Which of the two comes first shows in the sign.
     if (folded.values == FoldedValues::kNegatedExponential)
       steps.emplace(is_below_zero(tensor) ? steps.end() : steps.end() - 1)->op = "Neg";
@@ -190,6 +207,7 @@ class FoldedRestorer {
       OnnxNode& step = steps[i];
       step.inputs.push_back(std::move(value));
       if (step.op == "Reshape") step.inputs.push_back(add_dims(tensor));
+      if (step.op == "Add") step.inputs.push_back(add_number(tensor, folded.added));
       value = i + 1 == steps.size() ? result : unused(text(result, "/", i));
       step.outputs.push_back(value);
       step.name = value;
@@ -211,6 +229,15 @@ class FoldedRestorer {
     std::memcpy(dims.data.bytes.data(), of.dims.data(), dims.data.bytes.size());
     added_.push_back(dims);
     return dims.name;
+  }
+
+  std::string add_number(const Tensor& like, double value) {
+    Tensor number;
+    number.name = unused(like.name + "/added");
+    number.onnx_type = like.onnx_type;
+    number.data.bytes = wire::element_bytes(*dtype_of_onnx(like.onnx_type), value);
+    added_.push_back(number);
+    return number.name;
   }
 
   /// A name for a new value, or tensor.

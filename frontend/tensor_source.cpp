@@ -107,11 +107,11 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
 }
 
 std::optional<std::string> TensorSource::elements_of(const Tensor& tensor) {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMaxBytes = 1 << 20;
   const Result<SourcedTensor> sourced = locate(tensor, ModelText(tensor.name));  // problems come where it is bound
   if (!sourced) return std::nullopt;
   const int64_t size = ir::byte_size(sourced->type, Samples(1)).count;
-  if (size > kMost) return std::nullopt;
+  if (size > kMaxBytes) return std::nullopt;
   if (std::holds_alternative<ir::FilledData>(sourced->data)) return std::string(static_cast<size_t>(size), '\0');
   if (const auto* held = std::get_if<ir::InlineData>(&sourced->data)) return held->bytes;
   const auto& range = std::get<ir::FileRange>(sourced->data);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "frontend/code_line.h"
 #include "frontend/export_onnx.h"
 #include "frontend/folding_note.h"
 #include "ir/verify_graph.h"
@@ -118,6 +119,23 @@ TEST_CASE("a note on what a tensor was computed from is read as Python prints na
   CHECK(call_of_value("exp_") == "exp_");
 }
 
+TEST_CASE("lines of code say which members they name, what they call on one and what they add to it") {
+  CHECK(members_in("x = self.norm.weight * myself.a + self.b[0]") ==
+        std::set<std::string>{"norm", "norm.weight", "a", "b"});
+  CHECK(calls_on_member("x = x * self.s.unsqueeze(-1).view(1, (2))", "s") == ".unsqueeze(-1).view(1,(2))");
+  CHECK(calls_on_member("return self.s[None, :] * x", "s") == "[None,:]");
+  CHECK(calls_on_member("    y = (self.s.T + x)", "s") == ".T");
+  for (const char* line : {"x * torch.exp(self.s)", "x = -self.s.T", "x = x ** self.s", "x = self.s * self.s",
+                           "x = self.s2", "x = self.inner.s", "x = self.s.view(1", "x - self.s"})
+    CHECK_FALSE(calls_on_member(line, "s"));
+  CHECK(number_added("output = output * (1.0 + self.weight.float())", "weight") == 1);
+  CHECK(number_added("return x * (self.weight + 2)", "weight") == 2);
+  for (const char* line : {"x * (1.0 - self.weight)", "x * (2 * 1.0 + self.weight)", "x * (1.0 + self.weight * 2)",
+                           "x * norm(1.0 + self.weight)", "x * (b + self.weight)", "x * (1.0 + self.weights)",
+                           "x * 1.0 + self.weight", "(1 + self.weight) * (1 + self.weight)"})
+    CHECK_FALSE(number_added(line, "weight"));
+}
+
 TEST_CASE("a product with a folded transpose trains the parameter, of which the file has one tensor") {
   const auto product = [](const std::string& more, const std::vector<float>& table) {
     return import_noted(
@@ -218,8 +236,31 @@ TEST_CASE("values of parameters that began alike are told apart by the lines of 
   CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kMute}}, {"y", {"b", kFirst}}})));
   CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kFirst}}, {"y", {"b", kFirst}}})));
   CHECK(is_refused(merged_blocks({})));
+  const std::string inverse = "\"block.py\", line 5, in forward\n    x = x * torch.exp(self.s2.unsqueeze(-1))";
+  CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", inverse}}, {"y", {"b", kFirst}}})));
   // The module of the third call has no such parameter.
   CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"c", kFirst}}})));
+}
+
+TEST_CASE("a number that was added to a parameter is that of the line of code which reads the sum") {
+  const auto normed = [](const std::string& first, const std::string& second, float element) {
+    return import_noted(
+        exported_model("g (float[N,3] x, float[3] add_1) => (float[N,3] z) { y = Mul(x, add_1) z = Mul(y, add_1) }",
+                       {{"y", taken_by("mul.Tensor", "%x, %add_1")}, {"z", taken_by("mul.Tensor", "%y, %add_2")}},
+                       {"a.w", "b.w"}),
+        {{{"add_1", "['a.w', 'val_1']"}},
+         {{"add_1", {1, element, 0.5F}}},
+         {{"y", {"a", "\"norm.py\", line " + first}}, {"z", {"b", "\"norm.py\", line " + second}}}});
+  };
+  const std::string line = "1, in forward\n    x = x * (1.0 + self.w.float())";
+  const auto imported = normed(line, line, 1.25F);
+  CHECK(trained(imported) == std::set<std::string>{"a.w", "b.w"});
+  for (const char* name : {"a.w", "b.w"}) CHECK(elements(imported->graph, name) == std::vector<float>{0, 0.25F, -0.5F});
+  CHECK(count_ops(imported->graph, "Add") == 2);
+  // Another line may add another number, and a sum that rounds is none of this number.
+  CHECK(is_refused(normed(line, "2, in forward\n    x = x * (1.0 + self.w.float())", 1.25F)));
+  CHECK(is_refused(normed("1, in forward\n    x = x * w", "1, in forward\n    x = x * w", 1.25F)));
+  CHECK(is_refused(normed(line, line, 1e-9F)));
 }
 
 TEST_CASE("parameters of the exporter's default file come back under their names, also in a new file") {

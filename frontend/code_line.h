@@ -1,0 +1,22 @@
+#pragma once
+// What a line of a module's code does with a member of the module.
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace graphpipe::frontend {
+
+/// "scale", "norm", "norm.weight": what the line may name as self.scale and self.norm.weight.
+std::set<std::string> members_in(std::string_view line);
+
+/// ".unsqueeze(-1).exp()" of "x * self.scale.unsqueeze(-1).exp() + y": what is called on a member that the line names
+/// once. Nothing where the result is an argument of a function, or negated.
+std::optional<std::string> calls_on_member(std::string_view line, std::string_view member);
+
+/// 1 of "x * (1.0 + self.weight.float())", and of "(self.weight + 1)": the number that is added to a member which the
+/// line names once; nothing where none is.
+std::optional<double> number_added(std::string_view line, std::string_view member);
+
+}  // namespace graphpipe::frontend
