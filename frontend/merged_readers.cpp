@@ -70,6 +70,20 @@ std::optional<MergedReaders::Reading> MergedReaders::reading_of(size_t n, const 
   return reads == 1 && !reading.value.empty() ? std::optional(reading) : std::nullopt;
 }
 
+std::string MergedReaders::repeated(const std::string& tensor) const {
+  std::string parameter;
+  const auto nodes = nodes_.find(tensor);
+  if (nodes == nodes_.end()) return {};
+  for (const size_t n : nodes->second) {
+    const std::optional<ExportedCall> call = parse_exported_call(body_.nodes[n].exported_from);
+    if (!call || call->target != "aten.repeat.default" || body_.nodes[n].op != "Tile") return {};
+    std::string name = signature_.tensor_of(call->argument(0));
+    if (!signature_.lists_parameter(name) || (!parameter.empty() && name != parameter)) return {};
+    parameter = std::move(name);
+  }
+  return parameter;
+}
+
 /// The parameters of the reading's module that its line names, but for those that are known to be read elsewhere.
 std::set<std::string> MergedReaders::named_by(const Reading& reading) const {
   std::set<std::string> names;

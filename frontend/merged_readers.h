@@ -47,6 +47,9 @@ class MergedReaders {
   /// none reads the tensor under its name.
   std::optional<TensorReading> readers_of(const std::string& tensor, const std::string& parameter) const;
 
+  /// The parameter that is the argument of the calls of repeat which alone read the tensor; or empty.
+  std::string repeated(const std::string& tensor) const;
+
  private:
   struct Reading;
   struct Found {

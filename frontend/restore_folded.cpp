@@ -9,6 +9,8 @@
 
 #include "frontend/code_line.h"
 #include "frontend/folded_tensor.h"
+#include "frontend/folding_note.h"
+#include "frontend/lost_by_export.h"
 #include "frontend/merged_readers.h"
 #include "support/check.h"
 #include "wire/element_bytes.h"
@@ -85,6 +87,7 @@ class FoldedRestorer {
     const auto dtype = dtype_of_onnx(tensor.onnx_type);
     if (note == body_.folded_from.end() || !dtype || !ir::is_floating(*dtype)) return;
     if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
+    if (restore_repeated(tensor, note->second)) return;
     std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
     if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
     const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, folded->parameter);
@@ -94,6 +97,22 @@ class FoldedRestorer {
     for (const MergedValue& value : reading->merged) separate(value, tensor, *folded, *dims);
     add_nodes(tensor, tensor.name, *folded, *dims);
     gone_.insert(tensor.name);
+  }
+
+  /// A call of repeat gives its argument as many axes as it repeats before it does, which is computed beforehand. Where
+  /// these are more than the parameter has is not said.
+  bool restore_repeated(const Tensor& tensor, const std::string& note) {
+    const std::string parameter = readers_of_.repeated(tensor.name);
+    const std::vector<std::string> from = parse_names(note);
+    const auto is_other = [&](const std::string& name) { return name != parameter && !is_anonymous(name); };
+    if (std::ranges::find(from, parameter) == from.end() || std::ranges::any_of(from, is_other)) return false;
+    if (rules_.tied(parameter).value_or(false)) return false;
+    const FoldedTensor folded{.parameter = parameter, .has_new_shape = true, .dims = tensor.dims};
+    const std::optional<Extents> dims = parameter_for(tensor, folded);
+    if (!dims) return false;
+    add_nodes(tensor, tensor.name, folded, *dims);
+    gone_.insert(tensor.name);
+    return true;
   }
 
   bool may_separate(const TensorReading& reading, const FoldedTensor& folded) const {

@@ -46,6 +46,12 @@ bool is_view(std::string_view value) {
   return std::ranges::find(kViews, op) != kViews.end();
 }
 
+/// Values that differ from what they were computed from, so that none is another name of a parameter.
+bool is_changed(std::string_view value) {
+  constexpr std::array<std::string_view, 6> kChanges = {"add", "exp", "neg", "numpy_t", "t", "unsqueeze"};
+  return std::ranges::find(kChanges, call_of_value(value)) != kChanges.end();
+}
+
 bool is_matrix(const Tensor& tensor) {
   return std::ranges::count_if(tensor.dims, [](int64_t dim) { return dim > 1; }) > 1;
 }
@@ -69,13 +75,15 @@ class Tracer {
     }
     for (const ValueInfo& input : body.inputs) values_.insert(input.name);
     collect_computed();
-    std::map<std::string_view, bool> has_product;  // by the text of the call
+    std::map<std::string_view, std::vector<const OnnxNode*>> nodes;  // by the text of the call
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
-      if (!node.exported_from.empty()) has_product[node.exported_from] |= is_product(node);
+      if (!node.exported_from.empty()) nodes[node.exported_from].push_back(&node);
+      if (node.op == "Mul")
+        for (const std::string& output : node.outputs) multiplied_.emplace(output, result_of(node.exported_from));
     }
-    for (const auto& [text, has] : has_product)
-      if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, has);
+    for (const auto& [text, of_call] : nodes)
+      if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, of_call);
   }
 
   UntracedParameters run() {
@@ -83,14 +91,14 @@ class Tracer {
     std::map<std::string_view, int64_t> unexplained;             // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
       if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
-          computed_from_.contains(name))
+          computed_from_.contains(name) || looked_up_.contains(name))
         continue;
       ++unexplained[last_component(name)];
       if (!rules_.tied(name).value_or(false)) names[last_component(name)].push_back(name);
     }
     for (const auto& [name, calls] : readers_) unexplained[last_component(name)] -= std::ssize(calls) - 1;
     for (const Tensor& tensor : body_.initializers)
-      if (is_look_up(tensor, signature_)) --unexplained["weight"];
+      if (is_look_up(tensor, signature_) && noted_parameters(tensor).empty()) --unexplained["weight"];
     UntracedParameters untraced{.folded_weight = folded_weight(), .parted = parted_};
     for (const auto& [name, tensor] : computed_from_)
       if (!rules_.tied(name).value_or(false)) untraced.names.push_back(name);
@@ -126,12 +134,11 @@ class Tracer {
  private:
   /// By the optimiser's notes.
   void collect_computed() {
-    std::set<std::string> looked_up;
     for (const Tensor& tensor : body_.initializers) {
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
       if (!dtype || !ir::is_floating(*dtype) || is_constant_maker(tensor.name)) continue;
       for (const std::string& name : noted_parameters(tensor)) {
-        const bool is_first = !is_look_up(tensor, signature_) || looked_up.insert(name).second;
+        const bool is_first = !is_look_up(tensor, signature_) || looked_up_.insert(name).second;
         if (values_.contains(name) || !is_first) parted_.emplace(tensor.name, name);
         else if (is_computed(tensor, signature_) && !is_look_up(tensor, signature_))
           computed_from_.emplace(name, tensor.name);
@@ -153,16 +160,51 @@ class Tracer {
     return body_.folded_from.contains(tensor.name) && noted_parameters(tensor).empty();
   }
 
-  void read(const ExportedCall& call, bool has_product) {
+  /// Whether the nodes of a call read the result of a multiplication which the call does not take. Another is read in
+  /// the place of one that has been merged with it; of one by 1, which is left out, what it multiplied.
+  bool reads_another_product(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) const {
+    const auto takes = [&](const std::string& name) {
+      return std::ranges::find(call.values, "%" + name) != call.values.end();
+    };
+    return std::ranges::any_of(nodes, [&](const OnnxNode* node) {
+      return std::ranges::any_of(node->inputs, [&](const std::string& input) {
+        const auto product = multiplied_.find(input);
+        return product != multiplied_.end() && product->second != call.result && !takes(input) &&
+               !takes(product->second);
+      });
+    });
+  }
+
+  /// Whether the nodes of a call read a parameter that the call does not take.
+  bool reads_another_parameter(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) const {
+    std::set<std::string> taken;
+    for (const std::string& value : call.values) taken.insert(signature_.tensor_of(value));
+    return std::ranges::any_of(nodes, [&](const OnnxNode* node) {
+      return std::ranges::any_of(node->inputs, [&](const std::string& input) {
+        return signature_.lists_parameter(input) && !taken.contains(input);
+      });
+    });
+  }
+
+  static std::string result_of(const std::string& text) {
+    const std::optional<ExportedCall> call = parse_exported_call(text);
+    return call ? call->result : std::string();
+  }
+
+  void read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
     results_.insert(call.result);
+    const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
+    const bool may_be_merged = !takes_sizes(call.target) && reads_another_product(call, nodes);
+    const bool reads_other = reads_another_parameter(call, nodes);
     const std::string weight = lacks_product ? signature_.tensor_of(call.argument(*weight_argument(call.target))) : "";
     for (const std::string& name : call.values) {
       const std::string listed = signature_.tensor_of(name);
       if (listed.empty()) {
         read_.insert(name.substr(1));
         if (call.target.starts_with("aten.cat.")) joined_.insert(name.substr(1));
-        if (name.starts_with("%mul") && !takes_sizes(call.target)) scaled_.insert(name.substr(1));
+        if (name.starts_with("%mul") && may_be_merged) scaled_.insert(name.substr(1));
+        if (reads_other && is_changed(name.substr(1))) scaled_.insert(name.substr(1));
       } else if (listed == weight) {
         without_product_.emplace(listed, call.result);
       } else {
@@ -239,7 +281,9 @@ class Tracer {
   const ExportSignature& signature_;
   const ParameterRules& rules_;
   std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
-  std::set<std::string> joined_, scaled_;          // of these: what is joined; products that are no sizes
+  std::set<std::string> joined_, scaled_;          // of these: what is joined; what may have been merged
+  std::map<std::string, std::string> multiplied_;  // results of multiplications, and of the calls that they belong to
+  std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;  // of each tensor: the calls that take it
   std::map<std::string, std::string> without_product_;    // weights of calls of which the file has no product

@@ -183,6 +183,22 @@ TEST_CASE("axes go where it does not matter which, and exponentials and negative
   CHECK(is_refused(scaled_by("exp", "[3]", "['w']", {1, 0, 1})));
 }
 
+TEST_CASE("what repeat reads is the parameter with the axes that it repeats") {
+  const auto repeated = [](const std::string& target, const std::string& note) {
+    return import_noted(
+        exported_model(
+            "g (float[N,1,3] x, float[1,1,3] val_7) => (float[N,1,3] y) { n = Shape<end = 1>(x) one = "
+            "Constant<value_ints = [1]>() r = Concat<axis = 0>(n, one, one) t = Tile(val_7, r) y = Add(x, t) }",
+            {{"t", taken_by(target, "%p_w, [%sym_size_int, 1, 1]")}, {"y", taken_by("add.Tensor", "%x, %t")}}, {"w"}),
+        {{{"val_7", note}}, {{"val_7", {1, 2, 3}}}, {}});
+  };
+  const auto imported = repeated("repeat.default", "['val_6', 'w']");
+  CHECK(trained(imported) == std::set<std::string>{"w"});
+  CHECK(shape(imported->graph, "w") == "1 1 3 ");
+  CHECK(is_refused(repeated("repeat.default", "['relu', 'w']")));
+  CHECK(is_refused(repeated("own.default", "['val_6', 'w']")));
+}
+
 TEST_CASE("what other calls, buffers or several parameters had a part in is refused, and what is read otherwise") {
   for (const std::string note : {"['relu', 'w']", "['detach', 'w']", "['exp2', 'w']", "['w', 'v']", "['b', 'w']"}) {
     CAPTURE(note);
@@ -224,6 +240,24 @@ constexpr const char *kFirst = "\"block.py\", line 4, in forward\n    x = x * se
                      *kMute = "\"block.py\", line 5, in forward\n    x = x * scale";
 
 }  // namespace
+
+TEST_CASE("rows that were looked up explain the table that their note names, and no row trains in two places") {
+  const auto looked_up = [](const std::string& second) {
+    return import_noted(
+        exported_model(
+            "g (float[N,2,3] x, float[2,3] embedding, float[2,3] embedding_1) => (float[N,2,3] y) { z = "
+            "Add(x, embedding) y = Add(z, embedding_1) }",
+            {{"z", taken_by("add.Tensor", "%x, %embedding")}, {"y", taken_by("add.Tensor", "%z, %embedding_1")}},
+            {"p.weight", "q.weight"}),
+        {{{"embedding", "['p.weight', 'val_1']"}, {"embedding_1", second}}, {}, {}});
+  };
+  const auto imported = looked_up("['q.weight', 'val_2']");
+  CHECK(trained(imported) == std::set<std::string>{"embedding", "embedding_1"});
+  CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "taken by no node"));
+  const auto refused = looked_up("['p.weight', 'val_2']");
+  REQUIRE(is_refused(refused));
+  CHECK(reports(refused.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has computed"));
+}
 
 TEST_CASE("values of parameters that began alike are told apart by the lines of their calls") {
   const auto imported = merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"b", kFirst}}});

@@ -238,6 +238,11 @@ TEST_CASE("layers of one input that began alike and were merged are refused, wha
                    {"y", call("add.Tensor", "%a, %mul_1")}},
                   {"g1", "g2"}),
               "g2", "mul_1");
+  // A view of one parameter, and another with the same shape and elements.
+  refused_for(exported_model("g (float[N,4,2] x, float[4,1] w1) => (float[N,4,2] y) { a = Mul(x, w1) y = Mul(a, w1) }",
+                             {{"a", call("mul.Tensor", "%x, %p_w1")}, {"y", call("mul.Tensor", "%a, %unsqueeze")}},
+                             {"w1", "w2"}),
+              "w2", "unsqueeze");
   // Two tokens that began as zeros.
   refused_for(exported_model(
                   "g (float[N,1,4] x, float[4,4] val_7, float[1,1,4] cls) => (float[N,3,4] y) { m = MatMul(x, val_7) "
@@ -248,6 +253,20 @@ TEST_CASE("layers of one input that began alike and were merged are refused, wha
                    {"y", call("cat.default", "[%expand, %expand_1, %m], 1")}},
                   {"w", "cls", "dist"}),
               "dist", "expand_1");
+}
+
+TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
+  // The tied names leave one parameter that no call takes.
+  const auto scaled = import_trained(
+      exported_model("g (int64[N] ids, float[5,3] table, float[3] s, float[3,5] val_8) => (float[N,5] y) { a = "
+                     "Gather(table, ids) b = Mul(a, s) c = Add(a, b) y = MatMul(c, val_8) }",
+                     {{"a", call("embedding.default", "%p_table, %ids")},
+                      {"b", call("mul.Tensor", "%mul, %p_s")},
+                      {"c", call("add.Tensor", "%mul, %b")},
+                      {"y", call("linear.default", "%c, %p_head.weight")}},
+                     {"table", "s", "head.weight", "shared.weight", "embed.weight"}));
+  REQUIRE(scaled.ok());
+  CHECK(reports(scaled->notes, Code::kLostByExport, "taken by no node"));
 }
 
 TEST_CASE("buffers and the slopes of PReLU that share a tensor get their own") {
