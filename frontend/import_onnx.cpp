@@ -242,19 +242,20 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   Trimmed trimmed = drop_unused(lowering.graph(), lowering.param_origins());
   imported.graph = std::move(trimmed.graph);
   report_unused(body, imported.graph, imported.notes);
-  imported.parameters = decide_parameters(imported.graph,
-                                          {.rules = rules,
-                                           .signature = signature,
-                                           .origins = trimmed.origins,
-                                           .merged = merged_parameters(body, signature),
-                                           .copies = merged_copies(body),
-                                           .untraced = untraced_parameters(body, signature, rules, !restored.empty()),
-                                           .look_ups = folded_look_ups(body, signature),
-                                           .from_torch = from_torch,
-                                           .refuses_losses = refuses_losses(request.spec),
-                                           .model_path = path,
-                                           .trusted_root = request.spec.trusted_root.raw()},
-                                          imported.notes);
+  imported.parameters = decide_parameters(
+      imported.graph,
+      {.rules = rules,
+       .signature = signature,
+       .origins = trimmed.origins,
+       .merged = merged_parameters(body, signature),
+       .copies = merged_copies(body),
+       .untraced = untraced_parameters(body, signature, rules, readers.elements_of, !restored.empty()),
+       .look_ups = folded_look_ups(body, signature),
+       .from_torch = from_torch,
+       .refuses_losses = refuses_losses(request.spec),
+       .model_path = path,
+       .trusted_root = request.spec.trusted_root.raw()},
+      imported.notes);
   if (Diagnostics losses = errors_of(imported.notes); !losses.empty()) return losses;
   GP_TRY_VOID(apply_padding_rows(rules, imported.graph));
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;

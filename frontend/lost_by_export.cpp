@@ -130,9 +130,18 @@ void Reporter::report_missing(size_t lost) {
 
 /// They train as the rows of the module's tables do, but have no name there.
 void Reporter::report_look_ups() {
-  std::vector<ModelText> names;
-  for (const ir::ParamId id : graph_.param_ids())
-    if (context_.look_ups.contains(graph_.param(id).name.raw())) names.push_back(graph_.param(id).name);
+  std::vector<ModelText> names, repeated;
+  for (const ir::ParamId id : graph_.param_ids()) {
+    const ModelText& name = graph_.param(id).name;
+    if (context_.look_ups.contains(name.raw())) names.push_back(name);
+    if (context_.untraced.repeated.contains(name.raw())) repeated.push_back(name);
+  }
+  if (!repeated.empty())
+    add(severe(), repeated.front(),
+        "the exporter's optimiser has looked up rows of a table beforehand, one row in several places: they would "
+        "train "
+        "apart from one another",
+        text(kExportRecipe, "; --accept trains the file as it is"));
   if (!names.empty())
     add(Severity::kWarning, {},
         text("rows of tables of the module that were looked up beforehand train under the names of values, which no "

@@ -165,10 +165,58 @@ Result<std::optional<std::string>> own_operand(NodeContext& context, size_t i, s
   return std::optional(std::move(own));
 }
 
+/// Of tuples of indices, [n, .., width], whose first index is the sample's number and whose others are the same for
+/// each: these others, [1, .., width - 1]; nothing of other tuples.
+std::optional<Binding> tuples_of_one_sample(const Binding& tuples, int64_t samples) {
+  if (!tuples.known || tuples.known->uniform || tuples.known->shape.size() < 2) return std::nullopt;
+  const Known& known = *tuples.known;
+  if (known.shape.front() != Dim::fixed(samples) || known.shape.back().factor < 2) return std::nullopt;
+  const auto width = static_cast<size_t>(known.shape.back().factor);
+  const size_t part = known.elements.size() / static_cast<size_t>(samples);
+  std::vector<Number> others;
+  for (size_t i = 0; i < known.elements.size(); ++i) {
+    const bool is_first = i % width == 0;
+    const Number expected = is_first ? Number::of_whole(static_cast<int64_t>(i / part)) : known.elements[i % part];
+    if (!(known.elements[i] == expected)) return std::nullopt;
+    if (!is_first && i < part) others.push_back(expected);
+  }
+  Binding one;
+  one.type = tuples.type;
+  one.type.shape.front() = Dim::fixed(1);
+  one.type.shape.back() = Dim::fixed(static_cast<int64_t>(width) - 1);
+  one.known = Known{.dtype = known.dtype, .shape = one.type.shape, .uniform = false, .elements = std::move(others)};
+  return one;
+}
+
+/// A look-up by such tuples, as one of each sample in its own rows.
+Result<std::optional<OnnxNode>> with_own_tuples(Lowering& lowering, const OnnxNode& node) {
+  std::optional<OnnxNode> changed;
+  const Attribute* shared = node.find("batch_dims");
+  if (node.inputs.size() != 2 || (shared != nullptr && shared->i != 0)) return changed;
+  const Binding *data = lowering.find(node.inputs[0]), *tuples = lowering.find(node.inputs[1]);
+  if (data == nullptr || tuples == nullptr || data->type.shape.empty() || data->type.shape[0] != Dim::batch())
+    return changed;
+  std::optional<Binding> one = tuples_of_one_sample(*tuples, lowering.traced_batch());
+  if (!one) return changed;
+  NodeContext context(lowering, node);
+  context.note(Severity::kNote, Code::kBatchNotFound,
+               text("its operand ", quoted(ModelText(node.inputs[1])), " numbers the ", lowering.traced_batch(),
+                    " samples of the export; it follows the batch now"),
+               kExportRecipe);
+  const size_t rank = one->type.shape.size();
+  changed = node;
+  GP_TRY(changed->inputs[1], bind_own(context, node.inputs[1], std::move(*one), rank));
+  std::erase_if(changed->attributes, [](const Attribute& each) { return each.name == "batch_dims"; });
+  Attribute& own = changed->attributes.emplace_back();
+  own.name = "batch_dims", own.kind = Attribute::Kind::kInt, own.i = 1;
+  return changed;
+}
+
 }  // namespace
 
 Result<std::optional<OnnxNode>> with_own_constants(Lowering& lowering, const OnnxNode& node) {
   std::optional<OnnxNode> changed;
+  if (lowering.traced_batch() > 1 && node.op == "GatherND") return with_own_tuples(lowering, node);
   if (lowering.traced_batch() <= 1 || !(broadcasts(node) || node.op == "Concat")) return changed;
   const std::optional<size_t> from_end = batch_from_end(lowering, node);
   if (!from_end) return changed;

@@ -4,7 +4,8 @@
 // A model that is exported with a batch of n repeats masks, tokens and first states for its samples, as tensors [n,
 // ..]: by nodes, or in the file where an optimiser has computed them beforehand. Where one of them meets an operand
 // with the batch, and its n parts are equal, each sample has its own: it becomes [1, ..], or is repeated by the batch.
-// The constant 0, 1, .. n - 1 numbers the samples, and does so for any batch. If other parts differ, or the tensor may
+// The constant 0, 1, .. n - 1 numbers the samples, and does so for any batch, also as the first index of a GatherND's
+// tuples. If other parts differ, or the tensor may
 // be a weight of the module, the check of the shapes refuses it.
 
 #include "frontend/node_context.h"

@@ -38,6 +38,18 @@ bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
   return is_computed(tensor, signature) && tensor.name.starts_with("embedding") && tensor.dims.size() > 1;
 }
 
+/// Rows that were drawn are equal only where they are one.
+bool has_equal_rows(const Tensor& look_up, const ElementsOf& elements_of) {
+  const std::optional<std::string> elements = elements_of(look_up);
+  const auto width =
+      static_cast<size_t>(look_up.dims.back() * ir::bytes_per_element(*dtype_of_onnx(look_up.onnx_type)));
+  if (!elements || width == 0) return false;
+  std::set<std::string_view> rows;
+  for (size_t at = 0; at < elements->size(); at += width)
+    if (!rows.insert(std::string_view(*elements).substr(at, width)).second) return true;
+  return false;
+}
+
 /// Values that are a parameter itself, seen in another way.
 bool is_view(std::string_view value) {
   constexpr std::array<std::string_view, 9> kViews = {"alias",   "clone", "contiguous", "detach", "numpy_t",
@@ -302,14 +314,18 @@ std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignatu
 }
 
 UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignature& signature,
-                                       const ParameterRules& rules, bool has_restored) {
+                                       const ParameterRules& rules, const ElementsOf& elements_of, bool has_restored) {
   if (signature.tensor_of_input.empty()) return {};
   Tracer tracer(body, signature, rules);
   const bool is_optimised = has_restored || !tracer.merged_layer().empty() ||
                             std::ranges::any_of(body.initializers, [&](const Tensor& tensor) {
                               return is_anonymous(tensor.name) || is_computed(tensor, signature);
                             });
-  return is_optimised ? tracer.run() : UntracedParameters();
+  if (!is_optimised) return {};
+  UntracedParameters untraced = tracer.run();
+  for (const Tensor& tensor : body.initializers)
+    if (is_look_up(tensor, signature) && has_equal_rows(tensor, elements_of)) untraced.repeated.insert(tensor.name);
+  return untraced;
 }
 
 }  // namespace graphpipe::frontend

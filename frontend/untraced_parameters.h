@@ -12,6 +12,7 @@
 #include "frontend/model.h"
 #include "frontend/parameter_rules.h"
 #include "frontend/parameters.h"
+#include "frontend/restore_parameters.h"
 
 namespace graphpipe::frontend {
 
@@ -31,11 +32,13 @@ struct UntracedParameters {
   /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or has been
   /// looked up in another place as well, and that parameter.
   std::map<std::string, std::string> parted;
+  /// Of the rows that were looked up beforehand: tensors that have one row in several places, which would train apart.
+  std::set<std::string> repeated;
 };
 
 /// Those of a file of PyTorch's exporter, but for names that rules tie; none of a file without a trace of an optimiser.
 /// Needs: a body after restore_parameters(), and whether that has restored any.
 UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignature& signature,
-                                       const ParameterRules& rules, bool has_restored);
+                                       const ParameterRules& rules, const ElementsOf& elements_of, bool has_restored);
 
 }  // namespace graphpipe::frontend

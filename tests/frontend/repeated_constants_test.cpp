@@ -57,6 +57,21 @@ TEST_CASE("tokens that are repeated for the samples of the export follow the bat
   CHECK(has(nodes_of(expanded), "f32[B,4,5]"));
 }
 
+TEST_CASE("tuples of indices whose first is the number of the sample look up its own row") {
+  const auto looked_up = [](const std::string& tuples) {
+    return import_exported("g (float[3,2] x) => (float[3,2] y) <int64[3,2,2] val_1 = {" + tuples + R"(}> {
+      turned = GatherND(x, val_1)
+      y = Add(x, turned)
+    })");
+  };
+  const auto imported = looked_up("0, 1, 0, 0, 1, 1, 1, 0, 2, 1, 2, 0");
+  REQUIRE(imported.ok());
+  CHECK(has(nodes_of(imported), "batch_dims=1"));
+  CHECK(reports(imported->notes, Code::kBatchNotFound, "'val_1' numbers the 3 samples"));
+  CHECK_FALSE(looked_up("0, 1, 0, 0, 1, 1, 1, 0, 2, 1, 2, 1").ok());  // other rows
+  CHECK_FALSE(looked_up("0, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0").ok());  // of another sample
+}
+
 TEST_CASE("constants are repeated where the batch is another axis, and joined along it as they are") {
   CHECK(import_exported(R"(g (float[3,2] x) => (float[3,4] y)
     <float[1,3,2] val_1 = {1, 2, 1, 2, 1, 2}, int64[1] zero = {0}> {

@@ -242,14 +242,16 @@ constexpr const char *kFirst = "\"block.py\", line 4, in forward\n    x = x * se
 }  // namespace
 
 TEST_CASE("rows that were looked up explain the table that their note names, and no row trains in two places") {
-  const auto looked_up = [](const std::string& second) {
+  const auto looked_up = [](const std::string& second, const std::vector<float>& rows = {1, 2, 3, 4, 5, 6}) {
     return import_noted(
         exported_model(
             "g (float[N,2,3] x, float[2,3] embedding, float[2,3] embedding_1) => (float[N,2,3] y) { z = "
             "Add(x, embedding) y = Add(z, embedding_1) }",
             {{"z", taken_by("add.Tensor", "%x, %embedding")}, {"y", taken_by("add.Tensor", "%z, %embedding_1")}},
             {"p.weight", "q.weight"}),
-        {{{"embedding", "['p.weight', 'val_1']"}, {"embedding_1", second}}, {}, {}});
+        {{{"embedding", "['p.weight', 'val_1']"}, {"embedding_1", second}},
+         {{"embedding", {6, 5, 4, 3, 2, 1}}, {"embedding_1", rows}},
+         {}});
   };
   const auto imported = looked_up("['q.weight', 'val_2']");
   CHECK(trained(imported) == std::set<std::string>{"embedding", "embedding_1"});
@@ -257,6 +259,9 @@ TEST_CASE("rows that were looked up explain the table that their note names, and
   const auto refused = looked_up("['p.weight', 'val_2']");
   REQUIRE(is_refused(refused));
   CHECK(reports(refused.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has computed"));
+  const auto repeated = looked_up("['q.weight', 'val_2']", {1, 2, 3, 1, 2, 3});
+  REQUIRE(is_refused(repeated));
+  CHECK(reports(repeated.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has looked up"));
 }
 
 TEST_CASE("values of parameters that began alike are told apart by the lines of their calls") {
