@@ -87,6 +87,7 @@ class FoldedRestorer {
     const auto dtype = dtype_of_onnx(tensor.onnx_type);
     if (note == body_.folded_from.end() || !dtype || !ir::is_floating(*dtype)) return;
     if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
+    if (tensor.layout != Tensor::Layout::kDense) return;  // a parameter that has been restored
     if (restore_repeated(tensor, note->second)) return;
     std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
     if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
@@ -94,7 +95,13 @@ class FoldedRestorer {
     if (!reading || !may_separate(*reading, *folded) || !find_added(body_.nodes[reading->own], *folded)) return;
     const std::optional<Extents> dims = parameter_for(tensor, *folded);
     if (!dims) return;
-    for (const MergedValue& value : reading->merged) separate(value, tensor, *folded, *dims);
+    std::vector<FoldedTensor> others(reading->merged.size(), *folded);
+    for (size_t i = 0; i < others.size(); ++i) {
+      others[i].parameter = reading->merged[i].parameter;
+      others[i].dims = dims;
+      GP_CHECK(parameter_for(tensor, others[i]));  // as for the first parameter
+    }
+    for (size_t i = 0; i < others.size(); ++i) separate(reading->merged[i], tensor, others[i], *dims);
     add_nodes(tensor, tensor.name, *folded, *dims);
     gone_.insert(tensor.name);
   }
@@ -116,8 +123,10 @@ class FoldedRestorer {
   }
 
   bool may_separate(const TensorReading& reading, const FoldedTensor& folded) const {
+    std::set<std::string> parameters = {folded.parameter};
+    for (const MergedValue& value : reading.merged) parameters.insert(value.parameter);
     return std::ranges::all_of(reading.merged, [&](const MergedValue& value) {
-      return !names_.contains(value.name) && !names_.contains(value.parameter) &&
+      return !names_.contains(value.name) && !parameters.contains(value.name) && !names_.contains(value.parameter) &&
              !rules_.tied(value.parameter).value_or(false) &&
              (value.is_same_line || folded.values != FoldedValues::kShifted);  // another may be added on another line
     });
@@ -134,11 +143,8 @@ class FoldedRestorer {
     return added.has_value();
   }
 
-  /// Gives another parameter, which began with the same elements, its own tensor and value.
-  void separate(const MergedValue& value, const Tensor& tensor, FoldedTensor folded, const Extents& dims) {
-    folded.parameter = value.parameter;
-    folded.dims = dims;
-    GP_CHECK(parameter_for(tensor, folded));  // as for the first parameter
+  /// Gives a value of another parameter, which began with the same elements, nodes of its own.
+  void separate(const MergedValue& value, const Tensor& tensor, const FoldedTensor& folded, const Extents& dims) {
     names_.insert(value.name);
     add_nodes(tensor, value.name, folded, dims);
     for (const size_t node : value.readers) std::ranges::replace(body_.nodes[node].inputs, tensor.name, value.name);
@@ -161,7 +167,6 @@ class FoldedRestorer {
     parameter.name = folded.parameter;
     parameter.dims = *folded.dims;
     if (folded.values == FoldedValues::kSame) {
-      if (folded.is_turned && tensor.layout != Tensor::Layout::kDense) return std::nullopt;
       if (folded.is_turned) parameter.layout = Tensor::Layout::kTransposed;
       restored_.sources.emplace(folded.parameter, tensor);
     } else {
