@@ -49,6 +49,8 @@ class LayoutBuilder {
     const IdMap<ValueId, ir::ParamId> param_of = ir::params_of_values(graph);
     uses_ = {use_of(graph, cut.steps.forward, param_of), use_of(graph, cut.steps.input_gradient, param_of),
              use_of(graph, cut.steps.weight_gradient, param_of)};
+    for (const auto* steps : {&cut.steps.forward, &cut.steps.input_gradient, &cut.steps.weight_gradient})
+      for (const Step& step : *steps) find_aliases(step);
     for (const ValueId value : passed_values(cut)) insert_sorted(uses_[0].read, value);
     for (const ValueId gradient : passed_gradients(cut)) insert_sorted(uses_[1].read, gradient);
   }
@@ -67,6 +69,13 @@ class LayoutBuilder {
   }
 
  private:
+  /// A sum of which only one operand exists in this stage is that operand: two names of one tensor.
+  void find_aliases(const Step& step) {
+    if (!step.only_operand.valid()) return;
+    aliases_.insert(step.only_operand);
+    for (const ValueId value : graph_.node(step.node).outputs) aliases_.insert(value);
+  }
+
   int add_slot(SlotUse use, ValueId value) {
     layout_.slots.push_back({use, value});
     return static_cast<int>(layout_.slots.size()) - 1;
@@ -177,8 +186,8 @@ class LayoutBuilder {
         return store.value == value && use_of_place(store.place) != SlotUse::kSaved && !is_kept_output(store);
       });
     };
-    return use_of_place(place(source_.at(value))) == SlotUse::kSaved && !passes_on(layout_.forward) &&
-           !passes_on(layout_.input_gradient) && !passes_on(layout_.weight_gradient);
+    return use_of_place(place(source_.at(value))) == SlotUse::kSaved && !aliases_.contains(value) &&
+           !passes_on(layout_.forward) && !passes_on(layout_.input_gradient) && !passes_on(layout_.weight_gradient);
   }
   bool is_kept_output(const Store& store) const { return use_of_place(store.place) == SlotUse::kOutput; }
 
@@ -211,6 +220,7 @@ class LayoutBuilder {
   const StageCut& cut_;
   std::array<PhaseUse, kPhases> uses_;
   std::map<ValueId, int> source_;
+  IdSet<ValueId> aliases_;
   SlotLayout layout_;
 };
 

@@ -74,6 +74,18 @@ void check_each_node_once(const Cut& cut) {
   }
 }
 
+/// Two names of one tensor: a sum that is its only operand in this stage, and that operand.
+std::set<ir::ValueId> aliases_in(const Cut& cut, const StageCut& stage) {
+  std::set<ir::ValueId> aliases;
+  for (const auto* steps : {&stage.steps.forward, &stage.steps.input_gradient, &stage.steps.weight_gradient})
+    for (const Step& step : *steps) {
+      if (!step.only_operand.valid()) continue;
+      aliases.insert(step.only_operand);
+      for (const ir::ValueId value : cut.graph.node(step.node).outputs) aliases.insert(value);
+    }
+  return aliases;
+}
+
 /// Runs the steps on paper: everything that a function reads is loaded, computed before, or a parameter.
 void check_everything_is_there(const Cut& cut) {
   const auto param_of = ir::params_of_values(cut.graph);
@@ -81,6 +93,7 @@ void check_everything_is_there(const Cut& cut) {
     CAPTURE(id);
     const StageCut& stage = cut.cuts[id];
     const codegen::SlotLayout layout = codegen::lay_out_slots(cut.graph, stage);
+    const std::set<ir::ValueId> aliases = aliases_in(cut, stage);
     std::set<Place> filled;
     for (int slot : layout.recompute_inputs) filled.insert({Place::Array::kSlot, static_cast<size_t>(slot)});
     const std::vector<Step>* phases[] = {&stage.steps.forward, &stage.steps.input_gradient,
@@ -94,6 +107,7 @@ void check_everything_is_there(const Cut& cut) {
       for (const codegen::Load& load : places[phase]->loads) {
         CHECK_MESSAGE(filled.contains(load.place), "a slot is filled before it is read");
         if (load.take) filled.erase(load.place);
+        if (load.is_own) CHECK((load.take && !aliases.contains(load.value)));
         known.insert(load.value);
       }
       for (const Step& step : *phases[phase]) {
