@@ -1,5 +1,5 @@
 // Cross entropy with class indices, summed over the positions that count, as training needs it (docs/semantics.md,
-// section 4). Its gradient reads the logits and one number per position, so that the probabilities of all classes are
+// section 4). Its gradient reads the logits and two numbers per position, so that the probabilities of all classes are
 // never kept.
 
 #include "ops/emit_helpers.h"
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kCrossEntropy = "runtime/kernels/cross_entropy.h";
 
-// --- CrossEntropyLossSum(logits, labels) {axis, ignore_index}: outputs the loss, and for each position the logarithm
-// of the sum of exponentials ---
+// --- CrossEntropyLossSum(logits, labels) {axis, ignore_index}: outputs the loss, and for each position its largest
+// logit and the logarithm of the sum of exponentials beside it ---
 
 Result<int> class_axis(const NodeView& node, const ir::Shape& logits) {
   GP_TRY(const int axis, axis_attribute(node, "axis", 1, logits.size()));
@@ -44,8 +44,10 @@ Inferred infer_cross_entropy(const NodeView& node) {
   const ir::Shape& labels = node.input(1).type.shape;
   GP_TRY(const int axis, class_axis(node, logits.shape));
   GP_TRY_VOID(expect_labels(node, logits.shape, labels, axis));
-  return checked(node,
-                 {make_value(node, {logits.dtype, {}}, Mixing::kMixes), make_value(node, {logits.dtype, labels})});
+  ir::Shape sums = labels;
+  sums.push_back(ir::Dim::fixed(2));
+  return checked(
+      node, {make_value(node, {logits.dtype, {}}, Mixing::kMixes), make_value(node, {logits.dtype, std::move(sums)})});
 }
 
 double label_copy_bytes(const ir::Value& labels) {
@@ -108,7 +110,7 @@ std::vector<Example> cross_entropy_examples() {
            .outputs = 2}};
 }
 
-// --- CrossEntropyLossSumGrad(logits, logarithms of sums, labels, gradient) {axis, ignore_index} ---
+// --- CrossEntropyLossSumGrad(logits, sums, labels, gradient) {axis, ignore_index} ---
 
 Inferred infer_cross_entropy_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 4, 4));
@@ -142,7 +144,7 @@ std::span<const OpDef> cross_entropy_ops() {
        .emit = emit_cross_entropy_gradient,
        .emit_in_place = emit_cross_entropy_gradient_in_place,
        .owns_outputs = always,
-       .examples = {{.inputs = {normal({kB, 5}), normal({kB}), integers({kB}, 0, 5), normal({})},
+       .examples = {{.inputs = {normal({kB, 5}), normal({kB, 2}), integers({kB}, 0, 5), normal({})},
                      .attributes = {{"axis", int64_t{1}}, {"ignore_index", int64_t{2}}}}}}};
   return rows;
 }

@@ -88,8 +88,7 @@ Result<PlanAnswer> plan_folded(const PlannerEntry& planner, const PlanRequest& r
   measure(request, answer);
   answer.bound = cost::plan_bound(folded.graph, cluster).step(folded.graph.batch);
   for (PlanCandidate& candidate : answer.candidates)
-    candidate.own = {
-        .objective = candidate.step_seconds, .bound = answer.bound, .unit = "s", .fits = candidate.fits};
+    candidate.own = {.objective = candidate.step_seconds, .bound = answer.bound, .unit = "s", .fits = candidate.fits};
   answer.objective = answer.candidates.front().step_seconds;
   return answer;
 }

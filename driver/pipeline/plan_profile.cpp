@@ -224,8 +224,8 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
   out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
   if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);
   if (!plan.fits)
-    out += text("the plan does not fit the memory of the devices", own.fits ? " with what a schedule keeps in flight" : "",
-                "; it is timed as if it did\n");
+    out += text("the plan does not fit the memory of the devices",
+                own.fits ? " with what a schedule keeps in flight" : "", "; it is timed as if it did\n");
   if (const std::string limit = problem.limit_of(plan); !limit.empty()) out += "limited by " + limit + "\n";
   return out;
 }

@@ -2,9 +2,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <cmath>
@@ -21,26 +24,45 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// Logits [outer, classes, inner] in this order, with a label for each of outer * inner positions.
+/// An axis of the positions: the labels' axes.
+struct PositionAxis {
+  int64_t size, stride;
+};
+
+/// Logits that are dense in any order of their axes, with a label for each position.
 struct Positions {
   const float* logits = nullptr;
   const int64_t* labels = nullptr;
-  int64_t classes = 0, inner = 1;
+  int64_t classes = 0, class_stride = 1;
+  c10::SmallVector<PositionAxis, 4> axes;
+  /// Positions that follow each other lie side by side, in runs of so many.
+  int64_t run = 1;
   bool ignores = false;
   int64_t ignored = 0;
-  float* log_sums = nullptr;  // read for the gradient
+  float* sums = nullptr;  // two for each position; read for the gradient
   bool counts(int64_t label) const { return !ignores || label != ignored; }
 };
 
-/// Neighbouring positions whose classes are `inner` apart, computed together.
+/// Neighbouring positions that are computed together.
 constexpr int64_t kNeighbours = 64;
-
 /// Sums of parts lose less to rounding than one of a whole vocabulary.
 constexpr int64_t kSummedAtOnce = 2048;
+/// exp_of gives no smaller exponential.
+constexpr float kSmallestPower = -87.0F;
 
 /// Where a position's class 0 is.
 GRAPHPIPE_INLINE int64_t first_class(const Positions& of, int64_t position) {
-  return position / of.inner * of.classes * of.inner + position % of.inner;
+  int64_t offset = 0;
+  for (size_t i = of.axes.size(); i-- > 0;) {
+    offset += position % of.axes[i].size * of.axes[i].stride;
+    position /= of.axes[i].size;
+  }
+  return offset;
+}
+
+/// How many positions from this one on are computed together, up to `end`.
+GRAPHPIPE_INLINE int64_t lanes_at(const Positions& of, int64_t position, int64_t end) {
+  return of.class_stride == 1 ? 1 : std::min({kNeighbours, end - position, of.run - position % of.run});
 }
 
 /// What is subtracted before the exponential, so that it does not overflow.
@@ -72,12 +94,12 @@ GRAPHPIPE_INLINE Sum sum_of_row(const float* __restrict row, int64_t count) {
 }
 
 /// Of up to kNeighbours positions that lie side by side.
-GRAPHPIPE_INLINE void sums_of_lanes(const float* logits, int64_t classes, int64_t inner, int64_t lanes, Sum* results) {
+GRAPHPIPE_INLINE void sums_of_lanes(const Positions& of, const float* logits, int64_t lanes, Sum* results) {
   float largest[kNeighbours], sums[kNeighbours] = {};
   std::fill(largest, largest + kNeighbours, -std::numeric_limits<float>::infinity());
   const auto each = [&](const auto& take) __attribute__((always_inline)) {
-    for (int64_t c = 0; c < classes; ++c) {
-      const float* row = logits + c * inner;
+    for (int64_t c = 0; c < of.classes; ++c) {
+      const float* row = logits + c * of.class_stride;
       if (lanes == kNeighbours)
         for (int64_t lane = 0; lane < kNeighbours; ++lane) take(lane, row[lane]);
       else
@@ -90,43 +112,52 @@ GRAPHPIPE_INLINE void sums_of_lanes(const float* logits, int64_t classes, int64_
   for (int64_t lane = 0; lane < lanes; ++lane) results[lane] = {largest[lane], sums[lane]};
 }
 
-/// Writes log_sums and the losses of positions [begin, end).
+/// Writes the sums and the losses of positions [begin, end).
 GRAPHPIPE_INLINE void losses_of(const Positions& of, int64_t begin, int64_t end, float* losses) {
   for (int64_t position = begin; position < end;) {
-    const int64_t start = first_class(of, position);
-    const int64_t lanes = of.inner == 1 ? 1 : std::min({kNeighbours, end - position, of.inner - position % of.inner});
+    const int64_t start = first_class(of, position), lanes = lanes_at(of, position, end);
     Sum sums[kNeighbours];
-    if (of.inner == 1) sums[0] = sum_of_row(of.logits + start, of.classes);
-    else sums_of_lanes(of.logits + start, of.classes, of.inner, lanes, sums);
+    if (of.class_stride == 1) sums[0] = sum_of_row(of.logits + start, of.classes);
+    else sums_of_lanes(of, of.logits + start, lanes, sums);
     for (int64_t lane = 0; lane < lanes; ++lane, ++position) {
-      const float log_sum = std::log(sums[lane].of_exponentials);
+      const float largest = sums[lane].largest, log_sum = std::log(sums[lane].of_exponentials);
+      of.sums[2 * position] = largest;
+      of.sums[2 * position + 1] = log_sum;
       const int64_t label = of.labels[position];
-      of.log_sums[position] = sums[lane].largest + log_sum;
       // The difference of the large numbers first: with a likely label little is left of it.
       losses[position] =
-          of.counts(label) ? sums[lane].largest - of.logits[start + lane + label * of.inner] + log_sum : 0.0F;
+          of.counts(label) ? largest - of.logits[start + lane + label * of.class_stride] + log_sum : 0.0F;
     }
   }
+}
+
+GRAPHPIPE_INLINE float gradient_at(float logit, float largest, float log_sum, float gradient) {
+  const float power = logit - largest - log_sum;
+  return power < kSmallestPower ? 0.0F : exp_of(power) * gradient;
 }
 
 /// Writes the gradients of positions [begin, end), perhaps in the place of the logits.
 GRAPHPIPE_INLINE void gradients_of(const Positions& of, int64_t begin, int64_t end, float gradient, float* results) {
   for (int64_t position = begin; position < end;) {
-    const int64_t start = first_class(of, position);
-    const int64_t lanes = of.inner == 1 ? 1 : std::min({kNeighbours, end - position, of.inner - position % of.inner});
-    const float* const log_sums = of.log_sums + position;
-    if (of.inner == 1)
-      for (int64_t c = 0; c < of.classes; ++c)
-        results[start + c] = exp_of(of.logits[start + c] - log_sums[0]) * gradient;
+    const int64_t start = first_class(of, position), lanes = lanes_at(of, position, end);
+    float largest[kNeighbours], log_sums[kNeighbours];
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      largest[lane] = of.sums[2 * (position + lane)];
+      log_sums[lane] = of.sums[2 * (position + lane) + 1];
+    }
+    const float* const logits = of.logits + start;
+    float* const to = results + start;
+    if (of.class_stride == 1)
+      for (int64_t c = 0; c < of.classes; ++c) to[c] = gradient_at(logits[c], largest[0], log_sums[0], gradient);
     else
-      for (int64_t c = start; c < start + of.classes * of.inner; c += of.inner)
+      for (int64_t c = 0; c < of.classes * of.class_stride; c += of.class_stride)
         for (int64_t lane = 0; lane < lanes; ++lane)
-          results[c + lane] = exp_of(of.logits[c + lane] - log_sums[lane]) * gradient;
+          to[c + lane] = gradient_at(logits[c + lane], largest[lane], log_sums[lane], gradient);
     for (int64_t lane = 0; lane < lanes; ++lane, ++position) {
       const int64_t label = of.labels[position];
-      if (of.counts(label)) results[start + lane + label * of.inner] -= gradient;
+      if (of.counts(label)) to[lane + label * of.class_stride] -= gradient;
       else
-        for (int64_t c = 0; c < of.classes; ++c) results[start + lane + c * of.inner] = 0;
+        for (int64_t c = 0; c < of.classes; ++c) to[lane + c * of.class_stride] = 0;
     }
   }
 }
@@ -173,14 +204,18 @@ void gradients_of_some(const Positions& of, int64_t begin, int64_t end, float gr
 namespace graphpipe::runtime {
 namespace {
 
-/// Elements whose exponentials LibTorch's operator keeps at a time, where it takes the place of the loops.
-constexpr int64_t kElementsAtOnce = 1 << 24;
+/// Elements whose exponentials LibTorch's operators keep at a time, where they take the place of the loops.
+constexpr int64_t kElementsAtOnce = 1 << 22;
 
 bool loops_take(const at::Tensor& logits, const at::Tensor& labels) {
-  return loop_takes(logits) && logits.numel() > 0 && labels.is_cpu() && labels.is_contiguous();
+  return logits.is_cpu() && logits.scalar_type() == at::kFloat && logits.is_non_overlapping_and_dense() &&
+         logits.numel() > 0 && labels.is_cpu() && !(at::GradMode::is_enabled() && logits.requires_grad());
 }
 
 int64_t positions_per_thread(int64_t classes) { return std::max<int64_t>(1, kElementsPerThread / classes); }
+
+/// Contiguous, of int64.
+at::Tensor indices_of(const at::Tensor& labels) { return labels.to(at::kLong).contiguous(); }
 
 Positions positions_of(const at::Tensor& logits, const at::Tensor& labels, int64_t axis,
                        std::optional<int64_t> ignored) {
@@ -188,7 +223,10 @@ Positions positions_of(const at::Tensor& logits, const at::Tensor& labels, int64
   of.logits = logits.const_data_ptr<float>();
   of.labels = labels.const_data_ptr<int64_t>();
   of.classes = logits.size(axis);
-  for (int64_t i = axis + 1; i < logits.dim(); ++i) of.inner *= logits.size(i);
+  of.class_stride = of.classes == 1 ? 1 : logits.stride(axis);
+  for (int64_t i = 0; i < logits.dim(); ++i)
+    if (i != axis) of.axes.push_back({logits.size(i), logits.stride(i)});
+  if (!of.axes.empty() && of.axes.back().stride == 1) of.run = of.axes.back().size;
   of.ignores = ignored.has_value();
   of.ignored = ignored.value_or(0);
   for (int64_t i = 0; i < labels.numel(); ++i)
@@ -197,18 +235,21 @@ Positions positions_of(const at::Tensor& logits, const at::Tensor& labels, int64
   return of;
 }
 
-at::Tensor log_sums_of(const at::Tensor& logits, int64_t axis) {
+/// The largest logit of each position and the logarithm of the sum of exponentials beside it, along a last axis.
+at::Tensor sums_of_some(const at::Tensor& logits, int64_t axis) {
+  const at::Tensor largest = at::amax(logits, {axis}, /*keepdim=*/true);
+  const at::Tensor log_sum = logits.sub(largest).exp_().sum({axis}).log_();
+  return at::stack({largest.squeeze(axis), log_sum}, -1);
+}
+
+at::Tensor sums_of(const at::Tensor& logits, int64_t axis) {
   const int64_t elements = logits.numel(), rows = axis == 0 ? 0 : logits.size(0);
-  if (rows == 0 || elements <= kElementsAtOnce) return at::logsumexp(logits, {axis});
-  std::vector<int64_t> sizes = logits.sizes().vec();
-  sizes.erase(sizes.begin() + axis);
-  at::Tensor result = at::empty(sizes, logits.options());
+  if (rows == 0 || elements <= kElementsAtOnce) return sums_of_some(logits, axis);
+  std::vector<at::Tensor> parts;
   const int64_t some = std::max<int64_t>(1, kElementsAtOnce / (elements / rows));
-  for (int64_t first = 0; first < rows; first += some) {
-    const int64_t count = std::min(some, rows - first);
-    result.narrow(0, first, count).copy_(at::logsumexp(logits.narrow(0, first, count), {axis}));
-  }
-  return result;
+  for (int64_t first = 0; first < rows; first += some)
+    parts.push_back(sums_of_some(logits.narrow(0, first, std::min(some, rows - first)), axis));
+  return at::cat(parts, 0);
 }
 
 /// The labels with an axis for the classes, and class 0 in the place of what is ignored.
@@ -221,16 +262,20 @@ at::Tensor class_indices(const at::Tensor& labels, int64_t axis, std::optional<i
 
 std::tuple<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, const at::Tensor& given, int64_t axis,
                                                      std::optional<int64_t> ignored) {
-  const at::Tensor labels = given.to(at::kLong);
+  const at::Tensor labels = indices_of(given);
   if (!loops_take(logits, labels)) {
-    at::Tensor log_sums = log_sums_of(logits, axis);
-    at::Tensor losses = log_sums.sub(logits.gather(axis, class_indices(labels, axis, ignored)).squeeze(axis));
+    at::Tensor sums = sums_of(logits, axis);
+    const at::Tensor own = logits.gather(axis, class_indices(labels, axis, ignored)).squeeze(axis);
+    at::Tensor losses = sums.select(-1, 0).sub(own).add_(sums.select(-1, 1));
     if (ignored) losses.masked_fill_(labels.eq(*ignored), 0);
-    return {losses.sum(), std::move(log_sums)};
+    return {losses.sum(), std::move(sums)};
   }
   Positions of = positions_of(logits, labels, axis, ignored);
-  at::Tensor log_sums = at::empty(labels.sizes(), logits.options()), losses = at::empty_like(log_sums);
-  of.log_sums = log_sums.mutable_data_ptr<float>();
+  std::vector<int64_t> sizes = labels.sizes().vec();
+  at::Tensor losses = at::empty(sizes, logits.options());
+  sizes.push_back(2);
+  at::Tensor sums = at::empty(sizes, logits.options());
+  of.sums = sums.mutable_data_ptr<float>();
   float* each = losses.mutable_data_ptr<float>();
   at::parallel_for(0, labels.numel(), positions_per_thread(of.classes),
                    [&](int64_t begin, int64_t end) { losses_of_some(of, begin, end, each); });
@@ -239,25 +284,26 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, c
   for (int64_t i = 0; i < labels.numel(); ++i) sum += each[i];
   at::Tensor total = at::empty({}, logits.options());
   *total.mutable_data_ptr<float>() = static_cast<float>(sum);
-  return {std::move(total), std::move(log_sums)};
+  return {std::move(total), std::move(sums)};
 }
 
 namespace {
 
 /// Into `result`, which may be the logits.
-void write_gradient(const at::Tensor& result, const at::Tensor& logits, const at::Tensor& log_sums,
-                    const at::Tensor& given, const at::Tensor& gradient, int64_t axis, std::optional<int64_t> ignored) {
-  const at::Tensor labels = given.to(at::kLong);
-  if (!loops_take(logits, labels) || !loop_takes(log_sums) || !loop_takes(gradient)) {
-    if (result.is_same(logits)) result.sub_(log_sums.unsqueeze(axis)).exp_();
-    else result.copy_(logits).sub_(log_sums.unsqueeze(axis)).exp_();
+void write_gradient(const at::Tensor& result, const at::Tensor& logits, const at::Tensor& sums, const at::Tensor& given,
+                    const at::Tensor& gradient, int64_t axis, std::optional<int64_t> ignored) {
+  const at::Tensor labels = indices_of(given);
+  if (!loops_take(logits, labels) || !loop_takes(sums) || !loop_takes(gradient) ||
+      result.strides() != logits.strides()) {
+    if (!result.is_same(logits)) result.copy_(logits);
+    result.sub_(sums.select(-1, 0).unsqueeze(axis)).sub_(sums.select(-1, 1).unsqueeze(axis)).exp_();
     result.scatter_(axis, class_indices(labels, axis, ignored), -1.0, "add");
     if (ignored) result.masked_fill_(labels.eq(*ignored).unsqueeze(axis), 0);
     result.mul_(gradient);
     return;
   }
   Positions of = positions_of(logits, labels, axis, ignored);
-  of.log_sums = const_cast<float*>(log_sums.const_data_ptr<float>());
+  of.sums = const_cast<float*>(sums.const_data_ptr<float>());
   float* out = result.mutable_data_ptr<float>();
   const float factor = *gradient.const_data_ptr<float>();
   at::parallel_for(0, labels.numel(), positions_per_thread(of.classes),
@@ -266,16 +312,16 @@ void write_gradient(const at::Tensor& result, const at::Tensor& logits, const at
 
 }  // namespace
 
-at::Tensor cross_entropy_gradient(const at::Tensor& logits, const at::Tensor& log_sums, const at::Tensor& labels,
+at::Tensor cross_entropy_gradient(const at::Tensor& logits, const at::Tensor& sums, const at::Tensor& labels,
                                   const at::Tensor& gradient, int64_t axis, std::optional<int64_t> ignored) {
   at::Tensor result = at::empty_like(logits);
-  write_gradient(result, logits, log_sums, labels, gradient, axis, ignored);
+  write_gradient(result, logits, sums, labels, gradient, axis, ignored);
   return result;
 }
 
-at::Tensor cross_entropy_gradient_(const at::Tensor& logits, const at::Tensor& log_sums, const at::Tensor& labels,
+at::Tensor cross_entropy_gradient_(const at::Tensor& logits, const at::Tensor& sums, const at::Tensor& labels,
                                    const at::Tensor& gradient, int64_t axis, std::optional<int64_t> ignored) {
-  write_gradient(logits, logits, log_sums, labels, gradient, axis, ignored);
+  write_gradient(logits, logits, sums, labels, gradient, axis, ignored);
   return logits;
 }
 

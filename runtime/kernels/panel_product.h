@@ -10,7 +10,8 @@ namespace graphpipe::runtime {
 constexpr int64_t kPanelColumns = 16, kNarrowPanelColumns = 8;
 
 /// results[panel][row][column] = sum over i of left[row][i] * right[panel][i][column], or added to what stands there.
-/// A stride is the floats from one to the next; those given are of dense panels, the fastest. Columns of a panel lie side by side; rows may lie apart.
+/// A stride is the floats from one to the next; those given are of dense panels, the fastest. Columns of a panel lie
+/// side by side; rows may lie apart.
 struct PanelProduct {
   int64_t rows = 0, inner = 0, panels = 0;
   const float* left = nullptr;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <numeric>
@@ -21,8 +22,8 @@ namespace {
 
 /// Columns whose sums stay in registers.
 constexpr int64_t kColumnsAtOnce = 64;
-/// Sums of parts lose less to rounding than one of all rows.
-constexpr int64_t kRowsOfPart = 64;
+/// Sums of parts, added in float64, lose less to rounding than one of all rows.
+constexpr int64_t kRowsOfPart = 32;
 
 struct SummedRows {
   const float* data;
@@ -34,7 +35,7 @@ GRAPHPIPE_INLINE void sum_columns(const SummedRows& of, int64_t first, float* su
   constexpr int kVectors = kColumnsAtOnce * sizeof(float) / sizeof(Vector);
   constexpr int kVectorLanes = kColumnsAtOnce / kVectors;
   typedef Vector Unaligned __attribute__((aligned(4)));
-  Vector total[kVectors] = {};
+  double total[kColumnsAtOnce] = {};
   for (int64_t begin = 0; begin < of.rows; begin += kRowsOfPart) {
     Vector part[kVectors] = {};
     const int64_t end = std::min(begin + kRowsOfPart, of.rows);
@@ -42,15 +43,17 @@ GRAPHPIPE_INLINE void sum_columns(const SummedRows& of, int64_t first, float* su
       const float* from = of.data + row * of.width + first;
       for (int i = 0; i < kVectors; ++i) part[i] += *reinterpret_cast<const Unaligned*>(from + i * kVectorLanes);
     }
-    for (int i = 0; i < kVectors; ++i) total[i] += part[i];
+    float of_part[kColumnsAtOnce];
+    for (int i = 0; i < kVectors; ++i) *reinterpret_cast<Unaligned*>(of_part + i * kVectorLanes) = part[i];
+    for (int64_t i = 0; i < kColumnsAtOnce; ++i) total[i] += of_part[i];
   }
-  for (int i = 0; i < kVectors; ++i) *reinterpret_cast<Unaligned*>(sums + first + i * kVectorLanes) = total[i];
+  for (int64_t i = 0; i < kColumnsAtOnce; ++i) sums[first + i] = static_cast<float>(total[i]);
 }
 
 /// Fewer than kColumnsAtOnce.
 GRAPHPIPE_INLINE void sum_last_columns(const SummedRows& of, int64_t first, float* sums) {
   const int64_t count = of.width - first;
-  float total[kColumnsAtOnce] = {};
+  double total[kColumnsAtOnce] = {};
   for (int64_t begin = 0; begin < of.rows; begin += kRowsOfPart) {
     float part[kColumnsAtOnce] = {};
     const int64_t end = std::min(begin + kRowsOfPart, of.rows);
@@ -58,7 +61,7 @@ GRAPHPIPE_INLINE void sum_last_columns(const SummedRows& of, int64_t first, floa
       for (int64_t i = 0; i < count; ++i) part[i] += of.data[row * of.width + first + i];
     for (int64_t i = 0; i < count; ++i) total[i] += part[i];
   }
-  std::copy_n(total, count, sums + first);
+  for (int64_t i = 0; i < count; ++i) sums[first + i] = static_cast<float>(total[i]);
 }
 
 template <typename Vector>
@@ -96,14 +99,21 @@ void sum_some(const SummedRows& of, int64_t begin, int64_t end, float* sums) {
 
 namespace graphpipe::runtime {
 
+namespace {
+
+/// Of long and narrow matrices LibTorch sums several rows with one vector, on all threads.
+bool is_long_and_narrow(int64_t rows, int64_t width) { return width < 16 && rows > 64; }
+
+}  // namespace
+
 at::Tensor sum_leading_axes(const at::Tensor& x, int64_t axes) {
-  if (!loop_takes(x) || x.numel() == 0) {
+  const int64_t width = c10::multiply_integers(x.sizes().slice(static_cast<size_t>(axes)));
+  if (!loop_takes(x) || x.numel() == 0 || is_long_and_narrow(x.numel() / width, width)) {
     std::vector<int64_t> all(static_cast<size_t>(axes));
     std::iota(all.begin(), all.end(), 0);
     return at::sum(x, all, /*keepdim=*/false);
   }
   at::Tensor result = at::empty(x.sizes().slice(static_cast<size_t>(axes)), x.options());
-  const int64_t width = result.numel();
   const SummedRows of{x.const_data_ptr<float>(), x.numel() / width, width};
   float* sums = result.mutable_data_ptr<float>();
   const int64_t blocks = (width + kColumnsAtOnce - 1) / kColumnsAtOnce,

@@ -232,14 +232,14 @@ void winograd_planes(const WinogradPass& pass, const float* read, const float* w
     at::parallel_for(0, kTileValues, 1, [&](int64_t begin, int64_t end) {
       for (int64_t value = begin; value < end; ++value)
         multiply_panels({.rows = shape.rows,
-                  .inner = shape.inner,
-                  .panels = block.panels(),
-                  .left = weights.data + value * weights.between,
-                  .left_stride = shape.inner,
-                  .right = elements.data + value * elements.between,
-                  .right_stride = shape.inner * kTilesOfPanel,
-                  .results = products.data + value * products.between,
-                  .result_stride = shape.rows * kTilesOfPanel});
+                         .inner = shape.inner,
+                         .panels = block.panels(),
+                         .left = weights.data + value * weights.between,
+                         .left_stride = shape.inner,
+                         .right = elements.data + value * elements.between,
+                         .right_stride = shape.inner * kTilesOfPanel,
+                         .results = products.data + value * products.between,
+                         .result_stride = shape.rows * kTilesOfPanel});
     });
     at::parallel_for(0, shape.rows, 1,
                      [&](int64_t begin, int64_t end) { make_results(block, bias, made, begin, end); });
@@ -260,15 +260,15 @@ void winograd_weights(const WinogradPass& pass, const float* x, const float* gra
     at::parallel_for(0, kTileValues, 1, [&](int64_t begin, int64_t end) {
       for (int64_t value = begin; value < end; ++value)
         multiply_panels({.rows = shape.rows,
-                  .inner = (block.last - block.first) * kVector8Lanes,
-                  .panels = groups / 2,
-                  .left = gradients.data + value * gradients.between,
-                  .left_stride = columns,
-                  .right = elements.data + value * elements.between,
-                  .right_stride = columns * kPanelColumns,
-                  .results = sums.data + value * sums.between,
-                  .result_stride = shape.rows * kPanelColumns,
-                  .adds = block.first > 0});
+                         .inner = (block.last - block.first) * kVector8Lanes,
+                         .panels = groups / 2,
+                         .left = gradients.data + value * gradients.between,
+                         .left_stride = columns,
+                         .right = elements.data + value * elements.between,
+                         .right_stride = columns * kPanelColumns,
+                         .results = sums.data + value * sums.between,
+                         .result_stride = shape.rows * kPanelColumns,
+                         .adds = block.first > 0});
     });
   });
   at::parallel_for(0, shape.rows, 1,

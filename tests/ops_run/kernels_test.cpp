@@ -91,6 +91,10 @@ TEST_CASE("sums over leading axes are those of float64, for any number of rows a
         }
       }
     }
+  for (const int64_t columns : {1, 80}) {  // of equal numbers, whose errors do not cancel
+    const at::Tensor sums = sum_leading_axes(at::full({1 << 18, columns}, 0.1, at::kFloat), 1);
+    CHECK(largest_difference(sums, at::full({columns}, 0.1F * (1 << 18), at::kDouble)) < 0.03);
+  }
   CHECK(sum_leading_axes(at::ones({0, 3}), 1).equal(at::zeros({3})));
 }
 
