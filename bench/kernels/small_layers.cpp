@@ -13,7 +13,9 @@
 #include <array>
 #include <cstdio>
 #include <functional>
-#include <utility>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/product.h"
@@ -73,10 +75,10 @@ void compare_losses(at::IntArrayRef sizes) {
             log_probabilities.gather(1, index).sum().neg();
           },
           [&] { runtime::cross_entropy_sum(logits, labels, 1, {}); });
-  const at::Tensor log_sums = std::get<1>(runtime::cross_entropy_sum(logits, labels, 1, {}));
+  const at::Tensor sums = std::get<1>(runtime::cross_entropy_sum(logits, labels, 1, {}));
   compare(("its gradient, " + sizes_text(sizes)).c_str(),
           [&] { log_probabilities.exp().scatter_(1, index, -1.0, "add").mul_(factor); },
-          [&] { runtime::cross_entropy_gradient(logits, log_sums, labels, factor, 1, {}); });
+          [&] { runtime::cross_entropy_gradient(logits, sums, labels, factor, 1, {}); });
 }
 
 }  // namespace

@@ -42,11 +42,6 @@ WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const Convol
   return shape;
 }
 
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
-         !(at::GradMode::is_enabled() && tensor.requires_grad());
-}
-
 wire::ConvolutionShape chosen_by(const WindowShape& shape) {
   const bool is_pointwise = shape.kernel_height == 1 && shape.kernel_width == 1;
   return {.samples = shape.samples,

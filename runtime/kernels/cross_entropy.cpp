@@ -208,8 +208,7 @@ namespace {
 constexpr int64_t kElementsAtOnce = 1 << 22;
 
 bool loops_take(const at::Tensor& logits, const at::Tensor& labels) {
-  return logits.is_cpu() && logits.scalar_type() == at::kFloat && logits.is_non_overlapping_and_dense() &&
-         logits.numel() > 0 && labels.is_cpu() && !(at::GradMode::is_enabled() && logits.requires_grad());
+  return is_plain(logits) && logits.is_non_overlapping_and_dense() && logits.numel() > 0 && labels.is_cpu();
 }
 
 int64_t positions_per_thread(int64_t classes) { return std::max<int64_t>(1, kElementsPerThread / classes); }

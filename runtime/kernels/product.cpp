@@ -41,13 +41,8 @@ bool has_direct_onednn() {
   return has;
 }
 
-bool is_cpu_float(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
-         !(at::GradMode::is_enabled() && tensor.requires_grad());
-}
-
 bool is_small(const at::Tensor& a, const at::Tensor& b) {
-  return is_cpu_float(a) && is_cpu_float(b) && is_small_product(a.size(0), a.size(1), b.size(1));
+  return is_plain(a) && is_plain(b) && is_small_product(a.size(0), a.size(1), b.size(1));
 }
 
 MatrixView view_of(const at::Tensor& matrix) {
@@ -75,7 +70,7 @@ Product product_of(const at::Tensor& a, const at::Tensor& b) {
 }
 
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
-  return is_cpu_float(a) && is_cpu_float(b) ? choose_product_kernel(product_of(a, b)) : ProductKernel::kBlas;
+  return is_plain(a) && is_plain(b) ? choose_product_kernel(product_of(a, b)) : ProductKernel::kBlas;
 }
 
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {

@@ -68,10 +68,7 @@ TurnRow turn_of(bool back) {
 namespace graphpipe::runtime {
 namespace {
 
-bool has_float_rows(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.stride(-1) == 1 &&
-         !(at::GradMode::is_enabled() && tensor.requires_grad());
-}
+bool has_float_rows(const at::Tensor& tensor) { return is_plain(tensor) && tensor.stride(-1) == 1; }
 
 /// Heads [B, H, T, D] that lie inside, as products leave them and attention takes them; of other ranks dense.
 at::Tensor empty_like_heads(const at::Tensor& x) {

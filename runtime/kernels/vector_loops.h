@@ -77,10 +77,13 @@ struct RowLanes {
 /// Fewer elements are not worth another thread.
 inline constexpr int64_t kElementsPerThread = 1 << 15;
 
-/// Whether a loop of this folder supports the tensor: contiguous floats on the CPU for which no gradient is recorded.
-inline bool loop_takes(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous() &&
+/// Floats on the CPU for which no gradient is recorded.
+inline bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
          !(at::GradMode::is_enabled() && tensor.requires_grad());
 }
+
+/// Whether a loop of this folder supports the tensor: contiguous and plain.
+inline bool loop_takes(const at::Tensor& tensor) { return is_plain(tensor) && tensor.is_contiguous(); }
 
 }  // namespace graphpipe::runtime
