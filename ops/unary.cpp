@@ -36,13 +36,14 @@ struct UnaryRow {
   std::string_view gradient_header = {};
   Fill fill = Fill::kNormal;
   std::vector<Default> attributes = {};
-  /// The same in the memory of $0, with the strides that the pattern gives: threshold_backward's follow $1.
+  /// The same in the memory of $0.
   std::string_view in_place = {};
   std::string_view gradient_in_place = {};
 };
 
 constexpr std::string_view kDiv = "ATen/ops/div.h";
 constexpr std::string_view kElu = "ATen/ops/elu.h";
+constexpr std::string_view kRelu = "runtime/kernels/relu.h";
 constexpr std::string_view kEluBackward = "ATen/ops/elu_backward.h";
 
 // Transcendental functions are counted as 10 flops, a usual number for vectorised polynomial kernels.
@@ -120,16 +121,17 @@ const std::vector<UnaryRow>& table() {
       {"Mish", "at::mish($0)", "ATen/ops/mish.h", 30, "MishGrad", kInput, "at::mish_backward($0, $1)",
        "ATen/ops/mish_backward.h"},
       {"Relu",
-       "at::relu($0)",
-       "ATen/ops/relu.h",
+       "graphpipe::runtime::relu($0)",
+       kRelu,
        1,
        "ReluGrad",
        kOutput,
-       "at::threshold_backward($0, $1, 0)",
-       "ATen/ops/threshold_backward.h",
+       "graphpipe::runtime::relu_gradient($0, $1)",
+       kRelu,
        Fill::kPermutation,
        {},
-       "at::relu_($0)"},
+       "graphpipe::runtime::relu_($0)",
+       "graphpipe::runtime::relu_gradient_($0, $1)"},
       {"LeakyRelu",
        "at::leaky_relu($0, <alpha>)",
        "ATen/ops/leaky_relu.h",

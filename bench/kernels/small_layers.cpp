@@ -1,5 +1,5 @@
 // What surrounds small layers, against the operators of LibTorch that would compute it: products a few dozen wide, the
-// gradients of biases, and cross entropy.
+// gradients of biases, relu, and cross entropy.
 //
 //     taskset -c 1 build/release/bench/small_layers
 //
@@ -18,7 +18,8 @@
 #include <vector>
 
 #include "runtime/kernels/cross_entropy.h"
-#include "runtime/kernels/product.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/relu.h"
 #include "runtime/kernels/sum_rows.h"
 #include "runtime/profiling/measure_rates.h"
 #include "support/units.h"
@@ -50,17 +51,25 @@ void compare_products(int64_t rows, int64_t inner, int64_t columns) {
                    gradient = at::randn({rows, columns});
   const std::string size = sizes_text({rows, inner, columns});
   compare(("layer with bias, " + size).c_str(), [&] { at::addmm(bias, x, weight.t()); },
-          [&] { runtime::product(x, weight.t(), bias); });
+          [&] { runtime::linear(x, weight, bias, /*transposed=*/true); });
   compare(("its input gradient, " + size).c_str(), [&] { at::mm(gradient, weight); },
-          [&] { runtime::product(gradient, weight, {}); });
+          [&] { runtime::linear_input_gradient(gradient, weight, /*transposed=*/true); });
   compare(("its weight gradient, " + size).c_str(), [&] { at::mm(gradient.t(), x); },
-          [&] { runtime::product(gradient.t(), x, {}); });
+          [&] { runtime::linear_weight_gradient(x, gradient, /*transposed=*/true); });
 }
 
 void compare_sums(int64_t rows, int64_t columns) {
   const at::Tensor gradient = at::randn({rows, columns});
   compare(("gradient of a bias, " + sizes_text(gradient.sizes())).c_str(),
           [&] { at::sum(gradient, at::IntArrayRef{0}); }, [&] { runtime::sum_leading_axes(gradient, 1); });
+}
+
+void compare_relu(at::IntArrayRef sizes) {
+  at::Tensor x = at::randn(sizes);
+  const at::Tensor gradient = at::randn(sizes);
+  compare(("relu in place, " + sizes_text(sizes)).c_str(), [&] { at::relu_(x); }, [&] { runtime::relu_(x); });
+  compare(("its gradient, ours in place, " + sizes_text(sizes)).c_str(),
+          [&] { at::threshold_backward(gradient, x, 0); }, [&] { runtime::relu_gradient_(gradient, x); });
 }
 
 void compare_losses(at::IntArrayRef sizes) {
@@ -92,6 +101,8 @@ int main() {
   for (const auto& [rows, inner, columns] : kLayers) compare_products(rows, inner, columns);
   constexpr std::array<std::array<int64_t, 2>, 4> kBiases = {{{8, 64}, {512, 768}, {512, 3072}, {4096, 768}}};
   for (const auto& [rows, columns] : kBiases) compare_sums(rows, columns);
+  compare_relu({8, 64});
+  compare_relu({512, 3072});
   compare_losses({8, 64});
   compare_losses({8, 1000});
   compare_losses({512, 50257});

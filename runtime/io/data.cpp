@@ -1,7 +1,7 @@
 #include "runtime/io/data.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ne.h>
+#include <ATen/ops/eq.h>
 
 #include <algorithm>
 #include <cmath>
@@ -75,10 +75,16 @@ class Synthetic : public Data {
   std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<std::byte>> kept_;  // by name, first, count
 };
 
+int64_t count_equal(const at::Tensor& labels, int64_t number) {
+  if (labels.scalar_type() != at::kLong || !labels.is_contiguous()) return labels.eq(number).sum().item<int64_t>();
+  const int64_t* const first = labels.const_data_ptr<int64_t>();
+  return std::count(first, first + labels.numel(), number);
+}
+
 // Needs: the labels of `samples` samples.
 int64_t counted_positions(const LossRow& loss, const at::Tensor& labels, int64_t samples) {
   const auto count = [&](const at::Tensor& part) {
-    return loss.has_ignore_index ? part.ne(loss.ignore_index).sum().item<int64_t>() : part.numel();
+    return loss.has_ignore_index ? part.numel() - count_equal(part, loss.ignore_index) : part.numel();
   };
   if (loss.counted.empty()) return count(labels);
   const at::Tensor rows = labels.movedim(loss.label.tensor.batch_axis, 0).reshape({samples, -1});

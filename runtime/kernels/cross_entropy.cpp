@@ -271,9 +271,9 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, c
   }
   Positions of = positions_of(logits, labels, axis, ignored);
   std::vector<int64_t> sizes = labels.sizes().vec();
-  at::Tensor losses = at::empty(sizes, logits.options());
+  at::Tensor losses = new_floats(sizes);
   sizes.push_back(2);
-  at::Tensor sums = at::empty(sizes, logits.options());
+  at::Tensor sums = new_floats(sizes);
   of.sums = sums.mutable_data_ptr<float>();
   float* each = losses.mutable_data_ptr<float>();
   at::parallel_for(0, labels.numel(), positions_per_thread(of.classes),
@@ -281,7 +281,7 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, c
   // In order, so that it does not depend on the number of threads.
   double sum = 0;
   for (int64_t i = 0; i < labels.numel(); ++i) sum += each[i];
-  at::Tensor total = at::empty({}, logits.options());
+  at::Tensor total = new_floats({});
   *total.mutable_data_ptr<float>() = static_cast<float>(sum);
   return {std::move(total), std::move(sums)};
 }

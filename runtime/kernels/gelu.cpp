@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 
@@ -90,7 +89,7 @@ void gelu_gradient_of_some(const float* gradient, const float* x, float* result,
 namespace graphpipe::runtime {
 at::Tensor gelu(const at::Tensor& x) {
   if (!loop_takes(x)) return at::gelu(x);
-  at::Tensor result = at::empty_like(x);
+  at::Tensor result = new_floats(x.sizes());
   const float* in = x.const_data_ptr<float>();
   float* out = result.mutable_data_ptr<float>();
   at::parallel_for(0, x.numel(), kElementsPerThread,
@@ -100,7 +99,7 @@ at::Tensor gelu(const at::Tensor& x) {
 
 at::Tensor gelu_gradient(const at::Tensor& gradient, const at::Tensor& x) {
   if (!loop_takes(x) || !loop_takes(gradient)) return at::gelu_backward(gradient, x);
-  at::Tensor result = at::empty_like(x);
+  at::Tensor result = new_floats(x.sizes());
   const float* from = gradient.const_data_ptr<float>();
   const float* in = x.const_data_ptr<float>();
   float* out = result.mutable_data_ptr<float>();

@@ -90,7 +90,7 @@ at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::T
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   if (!is_small(a, b) || (bias.defined() && !loop_takes(bias))) return matrix_product(product_kernel(a, b), a, b, bias);
-  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  at::Tensor result = new_floats({a.size(0), b.size(1)});
   multiply_small(view_of(a), view_of(b), bias.defined() ? bias.const_data_ptr<float>() : nullptr,
                  result.mutable_data_ptr<float>(), /*adds=*/false);
   return result;

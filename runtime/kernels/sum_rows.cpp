@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 #include <c10/util/accumulate.h>
 
@@ -113,7 +112,7 @@ at::Tensor sum_leading_axes(const at::Tensor& x, int64_t axes) {
     std::iota(all.begin(), all.end(), 0);
     return at::sum(x, all, /*keepdim=*/false);
   }
-  at::Tensor result = at::empty(x.sizes().slice(static_cast<size_t>(axes)), x.options());
+  at::Tensor result = new_floats(x.sizes().slice(static_cast<size_t>(axes)));
   const SummedRows of{x.const_data_ptr<float>(), x.numel() / width, width};
   float* sums = result.mutable_data_ptr<float>();
   const int64_t blocks = (width + kColumnsAtOnce - 1) / kColumnsAtOnce,

@@ -2,6 +2,7 @@
 // What the loops of this folder share. They are written so that the compiler vectorises them, both for any processor
 // and for those with wider vectors, whatever flags the rest is compiled with.
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
@@ -85,5 +86,8 @@ inline bool is_plain(const at::Tensor& tensor) {
 
 /// Whether a loop of this folder supports the tensor: contiguous and plain.
 inline bool loop_takes(const at::Tensor& tensor) { return is_plain(tensor) && tensor.is_contiguous(); }
+
+/// Floats on the CPU, not set yet: at::empty without the way through the dispatcher, which takes as long again.
+inline at::Tensor new_floats(at::IntArrayRef sizes) { return at::Tensor(at::detail::empty_cpu(sizes, at::kFloat)); }
 
 }  // namespace graphpipe::runtime

@@ -20,10 +20,10 @@ TEST_CASE("a function names tensors after values and releases them after their l
   CHECK(codegen::include_lines(function.headers) + "\n" + function.definition("run") ==
         R"(#include <ATen/core/Tensor.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/relu.h>
 
 #include <utility>
 
+#include "runtime/kernels/relu.h"
 #include "runtime/program.h"
 
 void run(const graphpipe::runtime::StageArguments& a) {
@@ -32,7 +32,7 @@ void run(const graphpipe::runtime::StageArguments& a) {
   [[maybe_unused]] const int64_t b = a.samples;
   const at::Tensor& v0 = slot[0];
   at::Tensor v1 = at::exp(v0);  // n0 /Exp_0: f32[b,4]
-  at::Tensor v2 = at::relu_(v1);  // n1 /Relu_1: f32[b,4]
+  at::Tensor v2 = graphpipe::runtime::relu_(v1);  // n1 /Relu_1: f32[b,4]
   v1.reset();
   at::Tensor v4 = v2.add_(w[0]);  // n2 /Add_2: f32[b,4]
   slot[1] = std::move(v4);
