@@ -76,10 +76,12 @@ std::optional<double> product_scratch(const NodeView& node, const ConvOperands& 
   shape.samples = static_cast<int64_t>(elements(y, samples)) / (y.type.shape[1].factor * shape.places);
   shape.reads_whole_planes =
       shape.is_pointwise && all_are(window.strides, 1) && all_are(window.begin, 0) && all_are(window.end, 0);
+  shape.window = static_cast<int64_t>(elements(operands.weight, samples)) / weight[0].factor;
+  shape.windows_lie_apart = window.lies_apart();
   if (!wire::convolves_by_products(shape)) return std::nullopt;
   if (!wire::convolves_by_columns(shape)) return 0;
-  const double rows = elements(operands.weight, samples) / static_cast<double>(weight[0].factor);
-  const double columns = static_cast<double>(shape.samples * shape.places) * rows * ir::bytes_per_element(y.type.dtype);
+  const double columns = static_cast<double>(shape.samples * shape.places) * static_cast<double>(shape.window) *
+                         ir::bytes_per_element(y.type.dtype);
   const double by_channels = shape.samples > 1 ? bytes_of(y, samples) : 0;
   if (&operands.made != &operands.x) return columns + by_channels;
   // The result is allocated after the product.

@@ -18,6 +18,12 @@ struct Window {
   /// Cells that the dilated kernel spans on this axis.
   int64_t span(size_t axis) const { return dilations[axis] * (kernel[axis] - 1) + 1; }
   bool is_symmetric() const { return begin == end; }
+  /// Whether no cell belongs to two positions.
+  bool lies_apart() const {
+    for (size_t axis = 0; axis < rank(); ++axis)
+      if (strides[axis] < span(axis)) return false;
+    return true;
+  }
 };
 
 /// The spatial sizes of [N, C, d1, ...]: one to three fixed axes.

@@ -18,14 +18,20 @@ struct ConvolutionShape {
   bool is_pointwise = false;
   /// Of each sample all elements are read as they lie: pointwise, with strides of one and no padding.
   bool reads_whole_planes = false;
+  /// Elements of a window in all channels.
+  int64_t window = 1;
+  /// No two windows share an element: strides at least as wide as the kernel.
+  bool windows_lie_apart = false;
 };
 
 /// As a product of the weights by a matrix of the windows, else by LibTorch. That gives pointwise convolutions to the
 /// BLAS, and for the others oneDNN copies the weights to an order of its own in each call, which costs more than the
-/// products where a few windows meet many channels: below some 200 windows (docs/performance.md, "Kernels").
+/// products where a few windows meet many channels: below some 200 windows (docs/performance.md, "Kernels"). Patches,
+/// large windows that share nothing, take no more memory as columns than as planes.
 constexpr bool convolves_by_products(const ConvolutionShape& shape) {
-  constexpr int64_t kFewWindows = 200;
-  return shape.is_pointwise || shape.samples * shape.places <= kFewWindows;
+  constexpr int64_t kFewWindows = 200, kLargeWindow = 512;
+  const bool are_patches = shape.windows_lie_apart && shape.window >= kLargeWindow;
+  return shape.is_pointwise || are_patches || shape.samples * shape.places <= kFewWindows;
 }
 
 /// Of those, whether the windows of all samples are copied to one matrix first. Else each sample is a product of its

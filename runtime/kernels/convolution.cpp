@@ -48,7 +48,9 @@ wire::ConvolutionShape chosen_by(const WindowShape& shape) {
           .places = shape.places(),
           .is_pointwise = is_pointwise,
           .reads_whole_planes = is_pointwise && shape.pad_top == 0 && shape.pad_left == 0 && shape.stride_down == 1 &&
-                                shape.stride_right == 1};
+                                shape.stride_right == 1,
+          .window = shape.rows(),
+          .windows_lie_apart = shape.stride_down >= shape.span_down() && shape.stride_right >= shape.span_right()};
 }
 
 bool by_products(const at::Tensor& activations, const at::Tensor& weight, const WindowShape& shape) {

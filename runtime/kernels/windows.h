@@ -16,8 +16,9 @@ struct WindowShape {
 
   int64_t places() const { return places_down * places_right; }
   int64_t windows() const { return samples * places(); }
-  /// Extent of a window, from its first line to its last.
+  /// Extents of a window, from its first line to its last, and from its first element of a line.
   int64_t span_down() const { return (kernel_height - 1) * step_down + 1; }
+  int64_t span_right() const { return (kernel_width - 1) * step_right + 1; }
   int64_t rows() const { return channels * kernel_height * kernel_width; }
 };
 

@@ -27,6 +27,7 @@ constexpr Measured kMultiplied[] = {
     {64, 256, 28, 1, 1, 0, 0, 0},
     {256, 512, 14, 2, 1, 301056, 100352, 301056},
     {16, 32, 8, 2, 3, 22528, 18432, 22528},
+    {3, 768, 224, 16, 16, 2764800, 1560576, 2764800},
 };
 
 double scratch(const char* op, const std::vector<ir::TensorType>& inputs, const ir::TensorType& output,

@@ -29,7 +29,7 @@ struct PlaneCase {
   int64_t samples, channels, results;
   Pair size, kernel, strides, pads, dilations;
 };
-// Few windows and many, pointwise with few places and many, strided, in unequal directions, of one sample.
+// Few windows and many, pointwise with few places and many, strided, in unequal directions, of one sample; patches.
 constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                  {2, 8, 12, {7, 6}, {3, 2}, {2, 1}, {1, 0}, {1, 2}},
                                  {4, 64, 96, {2, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
@@ -40,6 +40,8 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
                                  {2, 4, 6, {3, 3}, {1, 1}, {1, 1}, {1, 2}, {1, 1}},
                                  {2, 128, 160, {4, 4}, {5, 5}, {3, 3}, {2, 2}, {1, 1}},
                                  {2, 3, 8, {20, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {3, 3, 10, {140, 140}, {14, 14}, {14, 14}, {0, 0}, {1, 1}},
+                                 {2, 4, 6, {183, 150}, {12, 12}, {13, 12}, {0, 1}, {1, 1}},
                                  // For Winograd's method: lines of one tile to three vectors, uneven sizes, all pads,
                                  // several blocks, channels that fill no vector, no panel and no group of rows.
                                  {3, 5, 7, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
