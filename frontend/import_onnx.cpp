@@ -12,6 +12,7 @@
 #include "frontend/merged_parameters.h"
 #include "frontend/node_context.h"
 #include "frontend/one_sample.h"
+#include "frontend/other_formats.h"
 #include "frontend/padding_rows.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
@@ -281,8 +282,7 @@ namespace {
 Diagnostics of_file(const ImportRequest& request, std::string_view file, Diagnostics problems) {
   for (Diagnostic& problem : problems) {
     if (problem.origin.empty()) problem.origin = request.spec.path;
-    if (file.starts_with('{'))
-      problem.hint = "it begins as JSON does: `plan` and `compile` take models, other verbs plans";
+    if (const std::string_view hint = hint_of_format(file); !hint.empty()) problem.hint = hint;
   }
   return problems;
 }

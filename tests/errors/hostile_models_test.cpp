@@ -44,6 +44,22 @@ std::string nested(uint32_t number, size_t count, std::string content) {
 
 }  // namespace
 
+TEST_CASE("what is downloaded in place of a model is named, with what to do") {
+  const auto hint_of = [](const std::string& bytes) {
+    const Diagnostics problems = import_bytes(bytes).problems();
+    REQUIRE(problems.size() == 1);
+    return problems.front().hint;
+  };
+  CHECK(hint_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n").find("git lfs pull") !=
+        std::string::npos);
+  CHECK(hint_of(std::string("PK\3\4\0\0\xff", 7)).find("export the module") != std::string::npos);
+  CHECK(hint_of(std::string("\x1f\x8b\x08\0\xff", 5)).find("unpack") != std::string::npos);
+  CHECK(hint_of(std::string("\x40\0\0\0\0\0\0\0{\"w\":", 13)).find("weights without a model") != std::string::npos);
+  CHECK(hint_of("node1 -- Conv2d -- forward=1.5\n").find("--profile-format") != std::string::npos);
+  CHECK(hint_of("{\"schema\": 1}").find("JSON") != std::string::npos);
+  CHECK(hint_of(std::string(1000, '\xff')).find("fetch the file again") != std::string::npos);
+}
+
 TEST_CASE("files that are no models") {
   CHECK(reports(import_bytes("").problems(), Code::kBadModel, "no graph"));
   CHECK(reports(import_bytes("this is text, not a model").problems(), Code::kMalformedFile, "not a valid ONNX file"));
