@@ -137,7 +137,7 @@ class PointNet(nn.Module):
         self.turn = nn.Sequential(nn.Conv1d(3, 16, 1), nn.BatchNorm1d(16), nn.ReLU())
         self.matrix = nn.Linear(16, 9)
         self.features = nn.Sequential(nn.Conv1d(3, 16, 1), nn.BatchNorm1d(16), nn.ReLU(), nn.Conv1d(16, 32, 1))
-        self.head = nn.Linear(32, 4)
+        self.head = nn.Linear(32, 5)
 
     def forward(self, points):
         matrix = self.matrix(self.turn(points).max(-1).values).view(-1, 3, 3) + torch.eye(3)

@@ -70,6 +70,36 @@ IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, St
   return ramps_with_ends(graph, costs, items, IdMap<StageId, double>(graph.stages.size(), 0.0));
 }
 
+namespace {
+
+/// The work of a device in a step.
+struct DeviceWork {
+  double seconds = 0;
+  std::vector<StageId> stages;
+};
+
+std::map<ir::DeviceId, DeviceWork> works_of_devices(const ir::StageGraph& graph, const IdMap<StageId, double>& own) {
+  std::map<ir::DeviceId, DeviceWork> works;
+  for (const StageId stage : graph.stage_ids())
+    for (const ir::DeviceId device : graph.stages[stage].choice.devices) {
+      works[device].seconds += own[stage];
+      works[device].stages.push_back(stage);
+    }
+  return works;
+}
+
+/// A stage of the device that works longest.
+void note_busiest(IterationTime& time, const std::map<ir::DeviceId, DeviceWork>& works,
+                  const IdMap<StageId, double>& own) {
+  for (const auto& [device, work] : works) {
+    if (time.busiest.valid() && work.seconds <= time.busiest_seconds) continue;
+    time.busiest = std::ranges::max(work.stages, {}, [&](StageId stage) { return own[stage]; });
+    time.busiest_seconds = work.seconds;
+  }
+}
+
+}  // namespace
+
 IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
   IdMap<StageId, int64_t> items(graph.stages.size());
@@ -79,36 +109,35 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, Ramps> reduced = ramps_with_ends(graph, costs, items, reduce);
   const IdMap<StageId, Ramps> finished = ramps_with_ends(graph, costs, items, finish_seconds(graph, costs, reduce));
   const InFlightPlan in_flight_plan = in_flight(graph, cluster);
-  // Stages on one device share it, so each also waits for the items of the others.
-  std::map<ir::DeviceId, double> load;
-  for (StageId stage : graph.stage_ids())
-    for (ir::DeviceId device : graph.stages[stage].choice.devices)
-      load[device] += items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages);
   // With too few samples in flight, the bottleneck slows down to the period that they sustain.
   const double slowdown = in_flight_plan.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
+  IdMap<StageId, double> own(graph.stages.size());
+  for (StageId stage : graph.stage_ids())
+    own[stage] = items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages) *
+                 std::max(slowdown, 1.0);
   IterationTime longest;
-  StageId busiest;
-  double busiest_seconds = 0;
-  for (StageId stage : graph.stage_ids()) {
-    double steady = 0;
-    for (ir::DeviceId device : graph.stages[stage].choice.devices) steady = std::max(steady, load[device]);
-    steady *= std::max(slowdown, 1.0);
-    if (!busiest.valid() || steady > busiest_seconds) {
-      busiest = stage;
-      busiest_seconds = steady;
-    }
-    IterationTime time{.warm_up = paths[stage].head,
-                       .steady = steady,
-                       .drain = paths[stage].tail,
-                       .reduce = reduced[stage].tail - paths[stage].tail,
-                       .update = finished[stage].tail - reduced[stage].tail,
-                       .limiting = stage,
-                       .fits = in_flight_plan.fits,
-                       .slowed_by_memory = slowdown > 1 + 1e-6};
+  const auto try_path = [&](StageId limiting, double head, double steady, StageId last) {
+    const IterationTime time{.warm_up = head,
+                             .steady = steady,
+                             .drain = paths[last].tail,
+                             .reduce = reduced[last].tail - paths[last].tail,
+                             .update = finished[last].tail - reduced[last].tail,
+                             .limiting = limiting};
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
+  };
+  for (StageId stage : graph.stage_ids()) try_path(stage, paths[stage].head, own[stage], stage);
+  // A device works for all of its stages, from the first that may start to the last.
+  const std::map<ir::DeviceId, DeviceWork> works = works_of_devices(graph, own);
+  for (const auto& [device, work] : works) {
+    const auto head = [&](StageId stage) { return paths[stage].head; };
+    const auto tail = [&](StageId stage) { return finished[stage].tail; };
+    const StageId first = std::ranges::min(work.stages, {}, head), last = std::ranges::min(work.stages, {}, tail);
+    const StageId heaviest = std::ranges::max(work.stages, {}, [&](StageId stage) { return own[stage]; });
+    try_path(heaviest, paths[first].head, work.seconds, last);
   }
-  longest.busiest = busiest;
-  longest.busiest_seconds = busiest_seconds;
+  note_busiest(longest, works, own);
+  longest.fits = in_flight_plan.fits;
+  longest.slowed_by_memory = slowdown > 1 + 1e-6;
   return longest;
 }
 

@@ -4,6 +4,10 @@
 //
 // Example: a feeds b, forward and backward 1 s each, four micro-batches. b starts after 1 s and works 4 * 2 s, and a's
 // last backward takes 1 s more: 10 s.
+//
+// A device with several stages works for all of them, after the first that can start and before what follows the last.
+// Of P devices with v equal stages each, M micro-batches take (M v + P - 1) items, as Narayanan et al., Efficient
+// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021, section 2.2, have it.
 
 #include "cost/in_flight.h"
 
@@ -24,7 +28,8 @@ struct IterationTime {
   double drain = 0;    // until all are done
   double reduce = 0;   // gradients of replicas and of weights that several stages share, not hidden by the drain
   double update = 0;   // of weights, not hidden by the drain
-  /// The stage that the longest path goes through, of which all of the above are.
+  /// The stage that the longest path goes through, of which all of the above are; of a device with several stages, that
+  /// with the most work.
   ir::StageId limiting;
   /// A stage of the device that works longest, and how long that is. The longest path may go through another stage.
   ir::StageId busiest;

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "cost/iteration_time.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
@@ -13,14 +15,19 @@ using ir::StageId;
 
 namespace {
 
-/// One stage per node, one device each.
-ir::StageGraph one_stage_per_node(const ir::PlanGraph& graph, Samples micro_batch) {
+/// One stage per node, on `devices` devices in turn.
+ir::StageGraph one_stage_per_node(const ir::PlanGraph& graph, Samples micro_batch, size_t devices) {
   ir::Assignment assignment;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     assignment.stage_of.push_back(StageId(i));
-    assignment.choice.push_back({.devices = {DeviceId(i)}, .micro_batch = micro_batch});
+    assignment.choice.push_back({.devices = {DeviceId(i % devices)}, .micro_batch = micro_batch});
   }
   return *build_stage_graph(graph, assignment);
+}
+
+/// On a device each.
+ir::StageGraph one_stage_per_node(const ir::PlanGraph& graph, Samples micro_batch) {
+  return one_stage_per_node(graph, micro_batch, graph.nodes.size());
 }
 
 }  // namespace
@@ -36,6 +43,21 @@ TEST_CASE("a chain of P equal stages takes (M + P - 1) items when transfers cost
       CHECK(iteration_time(plan, cluster).total() == doctest::Approx(expected));
       CHECK(step_bound(plan, cluster).total() <= expected * (1 + 1e-9));
     }
+}
+
+TEST_CASE("the stages of a device add up once: v of them on each of P devices take (M v + P - 1) items") {
+  for (size_t devices = 1; devices <= 4; ++devices)
+    for (size_t chunks = 1; chunks <= 3; ++chunks)
+      for (int64_t micro_batches : {1, 2, 8}) {
+        const ir::PlanGraph graph =
+            tests::chain_graph(devices * chunks, {.seconds = 1, .bytes = 0}, Samples(micro_batches));
+        const ir::StageGraph plan = one_stage_per_node(graph, Samples(1), devices);
+        const auto p = static_cast<int64_t>(devices), v = static_cast<int64_t>(chunks);
+        // With few micro-batches it is the way of one through all stages.
+        const int64_t items = std::max(micro_batches * v + p - 1, micro_batches + v * p - 1);
+        CHECK(iteration_time(plan, ir::equal_devices(static_cast<int>(devices))).total() ==
+              doctest::Approx(3.0 * static_cast<double>(items)));
+      }
 }
 
 TEST_CASE("concurrent branches make the pipeline shallower and the step shorter") {
