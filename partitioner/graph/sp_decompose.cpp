@@ -1,10 +1,12 @@
 #include "partitioner/graph/sp_decompose.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "support/check.h"
+#include "support/units.h"
 
 namespace graphpipe::partitioner {
 
@@ -102,22 +104,16 @@ class Reducer {
 
 /// Connected components of `vertices` under a relation, each ascending, ordered by their lowest vertex.
 template <typename Related>
-std::vector<std::vector<size_t>> components(const std::vector<size_t>& vertices, Related related) {
+std::vector<std::vector<size_t>> components(std::vector<size_t> vertices, Related related) {
   std::vector<std::vector<size_t>> found;
-  std::vector<bool> seen(vertices.size(), false);
-  for (size_t start = 0; start < vertices.size(); ++start) {
-    if (seen[start]) continue;
-    std::vector<size_t> component, pending{start};
-    seen[start] = true;
-    while (!pending.empty()) {
-      const size_t at = pending.back();
-      pending.pop_back();
-      component.push_back(vertices[at]);
-      for (size_t other = 0; other < vertices.size(); ++other)
-        if (!seen[other] && related(vertices[at], vertices[other])) {
-          seen[other] = true;
-          pending.push_back(other);
-        }
+  // What no component has yet stays in front, so that pairs within a component are asked for once.
+  for (auto rest = vertices.begin(); rest != vertices.end();) {
+    std::vector<size_t> component{*rest++};
+    for (size_t at = 0; at < component.size(); ++at) {
+      const auto unrelated =
+          std::stable_partition(rest, vertices.end(), [&](size_t other) { return related(component[at], other); });
+      component.insert(component.end(), rest, unrelated);
+      rest = unrelated;
     }
     std::sort(component.begin(), component.end());
     found.push_back(std::move(component));
@@ -157,60 +153,68 @@ class ByComponents {
     return combine(std::move(trees));
   }
 
-  /// Per vertex, the length in vertices of the longest path within the set, from the sources or from the sinks.
-  std::map<size_t, size_t> levels(const std::vector<size_t>& vertices, bool from_above) const {
-    std::map<size_t, size_t> level;
-    for (size_t vertex : vertices) level[vertex] = 0;
+  /// Per vertex of the graph, the length in vertices of the longest path within the set, from the sources or from the
+  /// sinks; kOutside where it is not in the set.
+  std::vector<size_t> levels(const std::vector<size_t>& vertices, bool from_above) const {
+    std::vector<size_t> level(graph_.size(), kOutside);
+    for (const size_t vertex : vertices) level[vertex] = 0;
     const auto relax = [&](size_t above, size_t below) {
       if (from_above) level[below] = std::max(level[below], level[above] + 1);
       else level[above] = std::max(level[above], level[below] + 1);
     };
     const auto edges_of = [&](size_t vertex) {
       for (const size_t next : graph_.successors(static_cast<uint32_t>(vertex)))
-        if (level.contains(next)) relax(vertex, next);
+        if (level[next] != kOutside) relax(vertex, next);
     };
-    if (from_above)
-      for (auto vertex = vertices.begin(); vertex != vertices.end(); ++vertex) edges_of(*vertex);
-    else
-      for (auto vertex = vertices.rbegin(); vertex != vertices.rend(); ++vertex) edges_of(*vertex);
+    if (from_above) std::for_each(vertices.begin(), vertices.end(), edges_of);
+    else std::for_each(vertices.rbegin(), vertices.rend(), edges_of);
     return level;
   }
 
-  double critical_path(const std::vector<size_t>& vertices) const {
-    std::map<size_t, double> below;
-    double longest = 0;
+  /// Per vertex of the graph, the weight of the heaviest path within the set that begins there; 0 outside of it.
+  std::vector<double> paths_below(const std::vector<size_t>& vertices) const {
+    std::vector<double> below(graph_.size(), 0);
     for (auto vertex = vertices.rbegin(); vertex != vertices.rend(); ++vertex) {
       double path = 0;
-      for (const size_t next : graph_.successors(static_cast<uint32_t>(*vertex)))
-        if (const auto found = below.find(next); found != below.end()) path = std::max(path, found->second);
+      for (const size_t next : graph_.successors(static_cast<uint32_t>(*vertex))) path = std::max(path, below[next]);
       below[*vertex] = path + (*weight_)[*vertex];
-      longest = std::max(longest, below[*vertex]);
     }
-    return longest;
+    return below;
   }
 
   /// Cuts a set in two that run one after the other, at the level that makes the sum of their critical paths smallest.
   /// Example: a -> c, b -> c, b -> d becomes {a, b} before {c, d}, as if d waited for a too.
   std::vector<std::vector<size_t>> cut_prime(const std::vector<size_t>& vertices) const {
+    const std::vector<double> below = paths_below(vertices);
+    const auto longest = [](const std::vector<double>& paths, const std::vector<size_t>& among) {
+      double length = 0;
+      for (const size_t vertex : among) length = std::max(length, paths[vertex]);
+      return length;
+    };
     std::vector<std::vector<size_t>> best;
-    double best_length = 0;
-    for (bool from_above : {true, false}) {
-      const auto level = levels(vertices, from_above);
+    double best_length = kInfinity;
+    for (const bool from_above : {true, false}) {
+      const std::vector<size_t> level = levels(vertices, from_above);
       size_t last = 0;
-      for (const auto& [vertex, at] : level) last = std::max(last, at);
+      for (const size_t vertex : vertices) last = std::max(last, level[vertex]);
       for (size_t threshold = 0; threshold < last; ++threshold) {
-        std::vector<size_t> low, high;
-        for (size_t vertex : vertices) (level.at(vertex) <= threshold ? low : high).push_back(vertex);
-        if (!from_above) std::swap(low, high);
-        const double length = critical_path(low) + critical_path(high);
-        if (!best.empty() && length >= best_length) continue;
-        best = {std::move(low), std::move(high)};
+        std::vector<size_t> upper, lower;
+        for (const size_t vertex : vertices)
+          ((level[vertex] <= threshold) == from_above ? upper : lower).push_back(vertex);
+        // All that follows a vertex of the lower part is in it, so its paths are those of the whole set.
+        const double lower_length = longest(below, lower);
+        if (lower_length >= best_length) continue;
+        const double length = longest(paths_below(upper), upper) + lower_length;
+        if (length >= best_length) continue;
+        best = {std::move(upper), std::move(lower)};
         best_length = length;
       }
     }
     GP_CHECK(!best.empty());  // comparable vertices lie on different levels
     return best;
   }
+
+  static constexpr size_t kOutside = std::numeric_limits<size_t>::max();
 
   const Dag& graph_;
   Closure closure_;

@@ -111,6 +111,17 @@ TEST_CASE("residual edges vanish; the N shape is refused") {
   CHECK_FALSE(decompose(dag_of({{2, 3}, {3}, {}, {}})));
 }
 
+TEST_CASE(
+    "what is not series-parallel is cut where the critical paths before and after the cut are shortest together") {
+  const Dag graph = dag_of({{2}, {2, 3}, {}, {4}, {}});
+  // 3 + 5, where the other cuts have 12, 9 and 11.
+  CHECK(make_series_parallel(graph, {3, 3, 5, 1, 4}).str() == "((0|1);(2|(3;4)))");
+  // 5 + 5, where the others have 13, 14 and 11.
+  CHECK(make_series_parallel(graph, {5, 1, 5, 4, 4}).str() == "((0|(1;3));(2|4))");
+  // 1 + 8, where the others have 11.
+  CHECK(make_series_parallel(graph, {3, 1, 5, 5, 3}).str() == "(1;((0;2)|(3;4)))");
+}
+
 TEST_CASE("any DAG gets a tree that keeps its order; one that is series-parallel keeps its tree") {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     CAPTURE(seed);
