@@ -254,8 +254,9 @@ double Candidates::min_objective() const {
   return smallest;
 }
 
-void Candidates::refuse(const ir::Assignment& assignment) {
-  const std::optional<Diagnostic> why = request_.refusal ? request_.refusal(assignment) : std::nullopt;
+void Candidates::explain_refusal() {
+  if (!refused_) return;
+  const std::optional<Diagnostic> why = request_.refusal ? request_.refusal(*refused_) : std::nullopt;
   refusal_ = text("the plan found has no schedule", why ? ": " + why->message : "");
   if (why) cure_ = why->hint;
 }
@@ -280,7 +281,7 @@ bool Candidates::simulate_best() {
     candidate->step_seconds = request_.evaluate(candidate->assignment);
     known_step = std::min(known_step, candidate->step_seconds);
     if (std::isfinite(candidate->step_seconds)) simulated.push_back(std::move(*candidate));
-    else refuse(candidate->assignment);
+    else refused_ = std::move(candidate->assignment);
   }
   found_ = std::move(simulated);
   return is_complete;
@@ -295,6 +296,7 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
       return Diagnostic{.code = Code::kInterrupted,
                         .message = "the search ended before it found a plan",
                         .hint = "give it more time with --time-limit"};
+    explain_refusal();
     std::string why = refusal_.empty() ? "no plan has the stages and devices asked for" : refusal_;
     if (std::isfinite(shortfall_))
       why = text("no plan was found that fits the devices: each has a stage that needs more, at least ",

@@ -2,6 +2,7 @@
 // From the stages that a search found to ranked candidates; what all planners share.
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "cost/iteration_time.h"
@@ -89,8 +90,8 @@ class Candidates {
   void keep(PlanCandidate candidate);
   /// Returns whether time was left for all that it had to simulate.
   bool simulate_best();
-  /// Notes why a plan that keeps all rules cannot be used.
-  void refuse(const ir::Assignment& assignment);
+  /// Asks why the last plan that keeps all rules cannot be used, where there is one.
+  void explain_refusal();
 
   const PlanRequest& request_;
   const Stopwatch watch_;
@@ -99,6 +100,8 @@ class Candidates {
   std::multimap<double, size_t> at_step_;
   double shortfall_ = kInfinity;
   std::string refusal_;
+  /// Keeps all rules, but `evaluate` said infinity.
+  std::optional<ir::Assignment> refused_;
   /// What to do about it, where that is known.
   std::string cure_;
 };

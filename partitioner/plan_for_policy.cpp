@@ -4,6 +4,7 @@
 
 #include "partitioner/auto/planner.h"
 #include "partitioner/baselines/shaped_split.h"
+#include "partitioner/known_steps.h"
 #include "partitioner/several_searches.h"
 
 namespace graphpipe::partitioner {
@@ -21,13 +22,14 @@ ir::Assignment with_turns(ir::Assignment assignment) {
 class PolicySearch {
  public:
   PolicySearch(std::string_view planner, const PlanRequest& asked, const PolicyNeeds& needs)
-      : planner_(planner), request_(asked), needs_(needs) {
+      : planner_(planner), request_(asked), needs_(needs), known_(asked.evaluate) {
     const PlannerEntry* entry = find_planner(planner);
     if (entry != nullptr) traits_ = entry->traits;
-    if (!needs.takes_turns) return;
     if (asked.evaluate)
-      request_.evaluate = [&asked](const ir::Assignment& plan) { return asked.evaluate(with_turns(plan)); };
-    if (asked.refusal)
+      request_.evaluate = [this](const ir::Assignment& plan) {
+        return known_.of(needs_.takes_turns ? with_turns(plan) : plan);
+      };
+    if (asked.refusal && needs.takes_turns)
       request_.refusal = [&asked](const ir::Assignment& plan) { return asked.refusal(with_turns(plan)); };
   }
 
@@ -93,6 +95,7 @@ class PolicySearch {
   const std::string_view planner_;
   PlanRequest request_;
   const PolicyNeeds& needs_;
+  KnownSteps known_;
   PlannerTraits traits_;
   const Stopwatch watch_;
 };

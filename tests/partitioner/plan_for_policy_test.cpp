@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "ir/cluster.h"
 #include "tests/support/plan_graphs.h"
 
@@ -35,6 +38,25 @@ TEST_CASE("replicas take turns in every plan that is timed or returned, where th
     CHECK(plans->answer.candidates.front().assignment.choice.size() == 1);
     for (const PlanCandidate& candidate : plans->answer.candidates) CHECK(in_turns(candidate.assignment));
     if (plans->multi_stage) CHECK(in_turns(*plans->multi_stage));
+  }
+}
+
+TEST_CASE("no plan is timed twice, however many searches find it") {
+  const ir::PlanGraph graph = tests::chain_graph(6);
+  const ir::Cluster cluster = ir::equal_devices(3);
+  for (const bool takes_turns : {false, true}) {
+    CAPTURE(takes_turns);
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    std::vector<ir::Assignment> timed;
+    size_t again = 0;
+    request.evaluate = [&](const ir::Assignment& plan) {
+      again += std::ranges::find(timed, plan) != timed.end() ? 1 : 0;
+      timed.push_back(plan);
+      return 1e3 + static_cast<double>(plan.choice.size());
+    };
+    REQUIRE(plan_for_policy("auto", request, {.takes_turns = takes_turns}).ok());
+    CHECK(timed.size() > 10);
+    CHECK(again == 0);
   }
 }
 
