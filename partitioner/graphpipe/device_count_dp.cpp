@@ -36,14 +36,18 @@ const SearchElement& DeviceCountDp::element(int chain, int index) const {
 
 // --- Rows ---
 
-/// The options of the evaluator's stage that fit the memory, as a staircase: more devices, less time.
-std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
+/// The options of the evaluator's stage that fit the memory, as a staircase: more devices, less time. `all` becomes
+/// false where an option takes too long.
+std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase(bool& all) {
   std::vector<Choice> stairs;
   for (size_t i = 0; i < evaluator_.counts(); ++i) {
-    if (evaluator_.compute_per_sample(i) > fill_limit_) continue;
+    bool is_short = evaluator_.compute_per_sample(i) <= fill_limit_;
     for (const bool recompute : evaluator_.forms()) {
+      if (!is_short) break;
       const StageOption option = evaluator_.option_at(i, recompute);
-      if (option.devices > limits_.devices || !(option.time_per_sample <= fill_limit_)) break;
+      if (option.devices > limits_.devices) break;
+      is_short = option.time_per_sample <= fill_limit_;
+      if (!is_short) break;
       const double lacking = option.memory(micro_batch_.count) - limits_.memory;
       if (lacking > 0) {
         shortfall_ = std::min(shortfall_, lacking);
@@ -53,6 +57,7 @@ std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase() {
         stairs.push_back({option.time_per_sample, option.latency, option.devices, recompute});
       break;
     }
+    all = all && is_short;
   }
   return stairs;
 }
@@ -61,11 +66,13 @@ void DeviceCountDp::fill(Row& row) {
   evaluator_.clear();
   evaluator_.add(row_start(space_, row.key));
   const int steps = row_steps(space_, row.key);
+  bool all = true;
   for (int column = 0; column <= steps; ++column) {
     if (column > 0) evaluator_.add(row_step(space_, row.key, column));
-    if (evaluator_.min_time_per_sample() > fill_limit_ || deadline_.passed()) break;
-    row.columns.push_back(staircase());
+    if (evaluator_.min_time_per_sample() > fill_limit_ || deadline_.passed()) return;
+    row.columns.push_back(staircase(all));
   }
+  if (all) row.limit = kInfinity;
 }
 
 const DeviceCountDp::Row& DeviceCountDp::row(RowKind kind, int chain, int element, const Part& part) {

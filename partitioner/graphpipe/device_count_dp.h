@@ -83,7 +83,7 @@ class DeviceCountDp {
 
   const Row& row(RowKind kind, int chain, int element, const Part& part);
   void fill(Row& row);
-  std::vector<Choice> staircase();
+  std::vector<Choice> staircase(bool& all);
 
   bool feasible(const Cell& cell) const { return cell.devices <= limits_.devices; }
   /// The most devices that stages within elements [first, last) may have, for the work outside.

@@ -42,17 +42,22 @@ const SearchElement& PipelineDp::element(int chain, int index) const {
 void PipelineDp::fill(Row& row) {
   const int steps = row_steps(space_, row.key);
   std::vector<std::vector<StageOption>> columns;
+  bool all = true;
   for (StageEvaluator* evaluator : evaluators_) {
     evaluator->clear();
     evaluator->add(row_start(space_, row.key));
     for (int column = 0; column <= steps; ++column) {
       if (column > 0) evaluator->add(row_step(space_, row.key, column));
-      if (evaluator->min_time_per_sample() > row.limit || deadline_.passed()) break;
+      if (evaluator->min_time_per_sample() > row.limit || deadline_.passed()) {
+        all = false;
+        break;
+      }
       if (static_cast<int>(columns.size()) <= column) columns.resize(static_cast<size_t>(column) + 1);
-      evaluator->options(row.limit, columns[static_cast<size_t>(column)]);
+      all = evaluator->options(row.limit, columns[static_cast<size_t>(column)]) && all;
     }
   }
   row.columns = std::move(columns);
+  if (all) row.limit = kInfinity;
 }
 
 const PipelineDp::Row& PipelineDp::row(RowKind kind, int chain, int element, const Part& part) {

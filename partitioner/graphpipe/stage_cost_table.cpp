@@ -340,12 +340,16 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   return option;
 }
 
-void StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
+bool StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
   const size_t first = out.size();
+  bool all = true;
   for (size_t i = 0; i < counts(); ++i)
     for (const bool recompute : forms()) {
       const StageOption option = option_at(i, recompute);
-      if (!(option.time_per_sample <= limit)) continue;
+      if (!(option.time_per_sample <= limit)) {
+        all = false;
+        continue;
+      }
       const bool useless =
           std::any_of(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), [&](const StageOption& o) {
             return o.time_per_sample <= option.time_per_sample && o.fixed_bytes <= option.fixed_bytes &&
@@ -355,6 +359,7 @@ void StageEvaluator::options(double limit, std::vector<StageOption>& out) const 
           });
       if (!useless) out.push_back(option);
     }
+  return all;
 }
 
 }  // namespace graphpipe::partitioner

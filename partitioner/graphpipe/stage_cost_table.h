@@ -74,8 +74,8 @@ class StageEvaluator {
   /// No option with this replica count has a smaller time per sample.
   double compute_per_sample(size_t index) const;
   /// Appends the options with a time per sample of at most `limit`; one with more devices that is not faster than one
-  /// with fewer is kept only where it needs less memory.
-  void options(double limit, std::vector<StageOption>& out) const;
+  /// with fewer is kept only where it needs less memory. Returns whether none took longer.
+  bool options(double limit, std::vector<StageOption>& out) const;
 
  private:
   struct ValueState {

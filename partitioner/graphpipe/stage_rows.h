@@ -42,7 +42,8 @@ const std::vector<ir::PlanNodeId>& row_step(const SearchSpace& space, const RowK
 std::vector<ir::PlanNodeId> row_nodes(const SearchSpace& space, const RowKey& key, int column);
 
 /// What the stages of a row cost: the options of each column that take at most `limit` per sample. The columns end with
-/// the first whose stage takes more than that on any number of devices.
+/// the first whose stage takes more than that on any number of devices. Where nothing is left out for its time, `limit`
+/// is infinite.
 template <typename Option>
 struct StageRow {
   RowKey key;
