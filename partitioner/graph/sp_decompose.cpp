@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/check.h"
+#include "support/union_find.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -19,7 +20,6 @@ class Closure {
 
   /// Whether a path of at least one edge leads from one to the other.
   bool reaches(size_t from, size_t to) const { return from != to && ancestors_.contains(to, from); }
-  bool comparable(size_t a, size_t b) const { return reaches(a, b) || reaches(b, a); }
 
  private:
   BitRows ancestors_;
@@ -102,41 +102,17 @@ class Reducer {
   size_t alive_ = 0;
 };
 
-/// Connected components of `vertices` under a relation, each ascending, ordered by their lowest vertex.
-template <typename Related>
-std::vector<std::vector<size_t>> components(std::vector<size_t> vertices, Related related) {
-  std::vector<std::vector<size_t>> found;
-  // What no component has yet stays in front, so that pairs within a component are asked for once.
-  for (auto rest = vertices.begin(); rest != vertices.end();) {
-    std::vector<size_t> component{*rest++};
-    for (size_t at = 0; at < component.size(); ++at) {
-      const auto unrelated =
-          std::stable_partition(rest, vertices.end(), [&](size_t other) { return related(component[at], other); });
-      component.insert(component.end(), rest, unrelated);
-      rest = unrelated;
-    }
-    std::sort(component.begin(), component.end());
-    found.push_back(std::move(component));
-  }
-  return found;
-}
-
 /// Decomposes by connected components: those of comparability are parallel, those of incomparability in series. A set
-/// with neither is cut in two by `cut_prime`, or refused if there are no weights.
+/// with neither is cut in two by `cut_prime`, or refused if there are no weights. Sets are ascending, and have every
+/// vertex on a path between two of theirs.
 class ByComponents {
  public:
   ByComponents(const Dag& graph, const std::vector<double>* weight) : graph_(graph), closure_(graph), weight_(weight) {}
 
   std::optional<SpTree> tree(const std::vector<size_t>& vertices) const {
     if (vertices.size() == 1) return SpTree::leaf(vertices.front());
-    auto parts = components(vertices, [&](size_t a, size_t b) { return closure_.comparable(a, b); });
-    if (parts.size() > 1) return combined(parts, SpTree::parallel);
-    parts = components(vertices, [&](size_t a, size_t b) { return a != b && !closure_.comparable(a, b); });
-    if (parts.size() > 1) {
-      std::sort(parts.begin(), parts.end(),
-                [&](const auto& a, const auto& b) { return closure_.reaches(a.front(), b.front()); });
-      return combined(parts, SpTree::series);
-    }
+    if (const auto parts = parallel_parts(vertices); parts.size() > 1) return combined(parts, SpTree::parallel);
+    if (const auto parts = series_parts(vertices); parts.size() > 1) return combined(parts, SpTree::series);
     if (weight_ == nullptr) return std::nullopt;
     return combined(cut_prime(vertices), SpTree::series);
   }
@@ -151,6 +127,38 @@ class ByComponents {
       trees.push_back(std::move(*tree));
     }
     return combine(std::move(trees));
+  }
+
+  /// Vertices that edges connect, each part ascending, ordered by their lowest vertex.
+  std::vector<std::vector<size_t>> parallel_parts(const std::vector<size_t>& vertices) const {
+    std::vector<bool> is_inside(graph_.size(), false);
+    for (const size_t vertex : vertices) is_inside[vertex] = true;
+    UnionFind<size_t> connected(graph_.size());
+    for (const size_t vertex : vertices)
+      for (const size_t next : graph_.successors(static_cast<uint32_t>(vertex)))
+        if (is_inside[next]) connected.join(vertex, next);
+    std::map<size_t, std::vector<size_t>> by_lowest;
+    for (const size_t vertex : vertices) by_lowest[connected.find(vertex)].push_back(vertex);
+    std::vector<std::vector<size_t>> parts;
+    for (auto& [lowest, part] : by_lowest) parts.push_back(std::move(part));
+    return parts;
+  }
+
+  /// Runs of the vertices, of which each vertex follows all those of the runs before.
+  std::vector<std::vector<size_t>> series_parts(const std::vector<size_t>& vertices) const {
+    std::vector<std::vector<size_t>> parts;
+    size_t end = vertices.size(), common = end;  // of the part; what all behind `at` follow
+    for (size_t at = vertices.size(); at-- > 0;) {
+      const auto leads_there = [&](size_t before) { return closure_.reaches(before, vertices[at]); };
+      const auto until = vertices.begin() + static_cast<std::ptrdiff_t>(std::min(common, at));
+      common = static_cast<size_t>(std::find_if_not(vertices.begin(), until, leads_there) - vertices.begin());
+      if (common < at) continue;
+      const auto begin = vertices.begin();
+      parts.emplace_back(begin + static_cast<std::ptrdiff_t>(at), begin + static_cast<std::ptrdiff_t>(end));
+      end = common = at;
+    }
+    std::ranges::reverse(parts);
+    return parts;
   }
 
   /// Per vertex of the graph, the length in vertices of the longest path within the set, from the sources or from the
