@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <memory>
+#include <tuple>
 
 #include "codegen/memory_walk.h"
 #include "cost/lower_bound.h"
@@ -189,8 +192,13 @@ Result<scheduler::CountedItems> counted_items(const Pipeline& pipeline) {
   GP_TRY(codegen::StageMemories memories,
          codegen::StageMemories::of(pipeline.model.graph, pipeline.priced, pipeline.stages));
   const auto shared = std::make_shared<const codegen::StageMemories>(std::move(memories));
-  return scheduler::CountedItems([shared](ir::StageId stage, Samples samples, bool joins_backward) {
-    return shared->item(stage, samples, joins_backward);
+  // Checks, orders and devices ask for the same items, and each takes a walk through the code of a stage. Plans
+  // are derived one after the other, so no two threads ask.
+  const auto known = std::make_shared<std::map<std::tuple<ir::StageId, Samples, bool>, ir::ItemMemory>>();
+  return scheduler::CountedItems([shared, known](ir::StageId stage, Samples samples, bool joins_backward) {
+    const auto [item, is_new] = known->try_emplace({stage, samples, joins_backward});
+    if (is_new) item->second = shared->item(stage, samples, joins_backward);
+    return item->second;
   });
 }
 
