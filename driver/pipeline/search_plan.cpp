@@ -35,13 +35,19 @@ void add_multi_stage(Pipeline& pipeline, ir::Assignment assignment) {
 /// How many nodes plans have together that are compared by their own code and order where one fits, and where none does
 /// so far, and at least so many plans. Work is counted, not timed, so that a busy machine has the same plan.
 constexpr size_t kNodesToCompare = 8000, kNodesToFit = 50'000, kFewestCompared = 3;
-/// A limit that only plans whose schedules are unusually long reach: seconds of all searches together that find none.
-constexpr double kMaxSecondsToFit = 60;
+/// How many nodes the plans have that are compared in all searches together where none fits.
+constexpr size_t kNodesToFitInAll = 200'000;
 
 /// The number of plans of this graph that have so many nodes together.
 size_t plans_with(size_t nodes, const Pipeline& pipeline) {
   return std::max(kFewestCompared, nodes / std::max<size_t>(1, pipeline.priced.nodes.size()));
 }
+
+/// A plan that has no schedule, and why.
+struct RefusedPlan {
+  ir::Assignment assignment;
+  Status why;
+};
 
 /// How long the searches of one plan take together, and who hears of the plans that one of them times.
 struct Search {
@@ -51,17 +57,19 @@ struct Search {
   bool beyond_bounds = false;
   /// The first plan of the last search fits; and the first of all plans that there are.
   bool first_fits = false, best_fits = false;
-  /// How long plans were tried in searches of which none fits.
-  double seconds_to_fit = 0;
-  /// The first plans that have no schedule.
-  std::vector<ir::Assignment> refused = {};
+  /// Nodes of the plans that were derived and have no schedule.
+  size_t nodes_to_fit = 0;
+  /// The same plans are found with more memory and with less: their own code is counted once.
+  std::vector<RefusedPlan> refused = {};
+  /// The first of each search.
+  std::vector<ir::Assignment> closest = {};
   /// Plans that fit, before faster ones were found with more memory: the last ones, from which a climb may lead
   /// further.
   std::vector<ir::Assignment> passed = {};
 };
 
 /// How many of each search are kept; of all, the one that comes closest is told.
-constexpr size_t kMaxRefused = 16;
+constexpr size_t kMaxClosest = 16;
 
 /// That no plan fits the memory, or that the plan's policy has no order for it, or one that is too long.
 bool has_no_schedule(const Status& status) {
@@ -70,36 +78,44 @@ bool has_no_schedule(const Status& status) {
   return code == Code::kNoFeasiblePlan || code == Code::kLimitExceeded;
 }
 
+/// Derives the plan, unless it is known to have no schedule.
+Status derive_new(Pipeline& pipeline, const ChosenPlan& plan, Search& search) {
+  const auto known = std::ranges::find(search.refused, plan.assignment, &RefusedPlan::assignment);
+  if (known != search.refused.end()) return known->why;
+  pipeline.plan.assignment = plan.assignment;
+  pipeline.objective = plan.objective;
+  pipeline.plan.schedule.reset();
+  Status derived = derive(pipeline);
+  if (!has_no_schedule(derived)) return derived;
+  search.refused.push_back({plan.assignment, derived});
+  search.nodes_to_fit += pipeline.priced.nodes.size();
+  return derived;
+}
+
 // Makes the first of the plans whose code fits the memory the pipeline's, or the fastest where the search went beyond
 // it. Errors, where none fits: those of the first.
 Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const PlanOptions& options, Search& search) {
-  const Stopwatch watch;
-  size_t refused = 0;
+  const size_t known = search.refused.size();
   Status first = Ok{};
   std::optional<size_t> best;
   double shortest = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < plans.size(); ++i) {
     const bool is_late = (options.time_limit > 0 && search.watch.seconds() > options.time_limit) ||
-                         (!best && search.seconds_to_fit + watch.seconds() > kMaxSecondsToFit) ||
+                         (!best && search.nodes_to_fit >= kNodesToFitInAll) ||
                          i >= plans_with(best ? kNodesToCompare : kNodesToFit, pipeline);
     if (i > 0 && (is_late || interrupted())) break;
-    pipeline.plan.assignment = plans[i].assignment;
-    pipeline.objective = plans[i].objective;
-    pipeline.plan.schedule.reset();
-    const Status derived = derive(pipeline);
+    const Status derived = derive_new(pipeline, plans[i], search);
     if (i == 0) first = derived;
     if (i == 0) search.first_fits = derived.ok();
-    if (has_no_schedule(derived)) {
-      if (refused++ < kMaxRefused) search.refused.push_back(plans[i].assignment);
-      continue;
-    }
+    if (has_no_schedule(derived)) continue;
     if (!derived.ok()) break;
     if (!search.beyond_bounds) return Ok{};
     if (pipeline.built.step_seconds() >= shortest) continue;
     shortest = pipeline.built.step_seconds();
     best = i;
   }
-  if (!best) search.seconds_to_fit += watch.seconds();
+  for (size_t i = known; i < std::min(known + kMaxClosest, search.refused.size()); ++i)
+    search.closest.push_back(search.refused[i].assignment);
   if (!best) return first;
   pipeline.plan.assignment = std::move(plans[*best].assignment);
   pipeline.objective = plans[*best].objective;
@@ -344,7 +360,7 @@ Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::
 Status with_lack(Status refusal, Pipeline& pipeline, const Search& search) {
   Diagnostics problems = refusal.problems();
   if (problems.front().code != Code::kNoFeasiblePlan) return refusal;
-  const std::optional<Lack> lack = smallest_lack(pipeline, search.refused);
+  const std::optional<Lack> lack = smallest_lack(pipeline, search.closest);
   if (!lack || lack->bytes <= Bytes(0)) return refusal;
   problems.front().message =
       text("no plan was found that fits the devices: the one that comes closest needs ",
