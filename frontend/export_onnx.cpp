@@ -156,8 +156,16 @@ void write_node(const OnnxNode& from, onnx::NodeProto& node) {
   for (const Attribute& attribute : from.attributes) {
     onnx::AttributeProto& written = *node.add_attribute();
     written.set_name(attribute.name);
-    written.set_type(onnx::AttributeProto::INTS);
-    written.mutable_ints()->Add(attribute.ints.begin(), attribute.ints.end());
+    if (attribute.kind == Attribute::Kind::kInts) {
+      written.set_type(onnx::AttributeProto::INTS);
+      written.mutable_ints()->Add(attribute.ints.begin(), attribute.ints.end());
+    } else if (attribute.kind == Attribute::Kind::kInt) {
+      written.set_type(onnx::AttributeProto::INT);
+      written.set_i(attribute.i);
+    } else if (attribute.kind == Attribute::Kind::kFloat) {
+      written.set_type(onnx::AttributeProto::FLOAT);
+      written.set_f(static_cast<float>(attribute.f));
+    }
   }
 }
 
@@ -192,7 +200,7 @@ class ParameterRestorer {
         [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, source, files); },
         [&](const Tensor& tensor) { return source.elements_of(tensor); }};
     const Restoration restored = restore_parameters(model.graph, read_signature(model.graph.metadata), rules, readers);
-    if (restored.names.empty() && restored.sources.empty()) return std::set<std::string>();
+    if (!restored.has_changed()) return std::set<std::string>();
     write_nodes(model.graph, restored, graph_);
     write_tensors(model.graph, restored);
     return std::move(added_);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "frontend/equal_parts.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 
@@ -14,7 +15,17 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-enum class FoldedCall : uint8_t { kNeutral, kTurn, kUnsqueeze, kSqueeze, kReshape, kNegate, kExponentiate, kAdd };
+enum class FoldedCall : uint8_t {
+  kNeutral,
+  kTurn,
+  kUnsqueeze,
+  kSqueeze,
+  kReshape,
+  kNegate,
+  kExponentiate,
+  kAdd,
+  kExpand
+};
 
 struct FoldedCallEntry {
   std::string_view name;
@@ -23,30 +34,22 @@ struct FoldedCallEntry {
 
 /// What torch.export names the results of calls that keep all elements of a parameter. A detached value is none: no
 /// gradient passes it.
-constexpr std::array<FoldedCallEntry, 18> kFoldedCalls = {{
-    {"alias", FoldedCall::kNeutral},
-    {"clone", FoldedCall::kNeutral},
-    {"contiguous", FoldedCall::kNeutral},
-    {"numpy_t", FoldedCall::kTurn},
-    {"permute", FoldedCall::kTurn},
-    {"t", FoldedCall::kTurn},
-    {"transpose", FoldedCall::kTurn},
-    {"unsqueeze", FoldedCall::kUnsqueeze},
-    {"squeeze", FoldedCall::kSqueeze},
-    {"_unsafe_view", FoldedCall::kReshape},
-    {"flatten", FoldedCall::kReshape},
-    {"reshape", FoldedCall::kReshape},
-    {"unflatten", FoldedCall::kReshape},
-    {"unsafe_view", FoldedCall::kReshape},
-    {"view", FoldedCall::kReshape},
-    {"add", FoldedCall::kAdd},
-    {"neg", FoldedCall::kNegate},
+constexpr std::array<FoldedCallEntry, 19> kFoldedCalls = {{
+    {"alias", FoldedCall::kNeutral},      {"clone", FoldedCall::kNeutral},
+    {"contiguous", FoldedCall::kNeutral}, {"numpy_t", FoldedCall::kTurn},
+    {"permute", FoldedCall::kTurn},       {"t", FoldedCall::kTurn},
+    {"transpose", FoldedCall::kTurn},     {"unsqueeze", FoldedCall::kUnsqueeze},
+    {"squeeze", FoldedCall::kSqueeze},    {"_unsafe_view", FoldedCall::kReshape},
+    {"flatten", FoldedCall::kReshape},    {"reshape", FoldedCall::kReshape},
+    {"unflatten", FoldedCall::kReshape},  {"unsafe_view", FoldedCall::kReshape},
+    {"view", FoldedCall::kReshape},       {"add", FoldedCall::kAdd},
+    {"expand", FoldedCall::kExpand},      {"neg", FoldedCall::kNegate},
     {"exp", FoldedCall::kExponentiate},
 }};
 
 /// How often each call had a part.
 struct FoldedCalls {
-  std::array<int64_t, 8> counts = {};
+  std::array<int64_t, 9> counts = {};
   int64_t of(FoldedCall call) const { return counts[static_cast<size_t>(call)]; }
   bool add(std::string_view value) {
     const auto* entry = std::ranges::find(kFoldedCalls, call_of_value(value), &FoldedCallEntry::name);
@@ -80,7 +83,7 @@ std::optional<Sizes> sizes_before(const Sizes& dims, const FoldedCalls& calls) {
   return squeezed == unsqueezed && std::ranges::count(dims, 1) >= squeezed ? std::optional(dims) : std::nullopt;
 }
 
-std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& calls, const Sizes& dims) {
+std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& calls, Sizes dims) {
   const int64_t exponentials = calls.of(FoldedCall::kExponentiate), negations = calls.of(FoldedCall::kNegate);
   const int64_t additions = calls.of(FoldedCall::kAdd);
   if (exponentials > 1 || negations > 1 || additions > 1 || (additions > 0 && exponentials + negations > 0))
@@ -94,9 +97,19 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
   const bool is_known_turn = calls.of(FoldedCall::kTurn) == 1 && dims.size() == 2 && !folded.has_new_shape &&
                              folded.values == FoldedValues::kSame;
   if (folded.is_turned && !is_known_turn) return std::nullopt;  // which axes a permutation takes is not said
+  if (folded.is_expanded) {
+    const bool is_alone =
+        calls.of(FoldedCall::kExpand) == 1 && folded.values == FoldedValues::kSame &&
+        calls.of(FoldedCall::kTurn) + calls.of(FoldedCall::kReshape) + calls.of(FoldedCall::kSqueeze) == 0;
+    if (!is_alone || dims.empty() || dims[0] < 2) return std::nullopt;
+    dims[0] = 1;
+  }
   folded.dims = sizes_before(dims, calls);
   return folded;
 }
+
+/// "cls_token", "class_token", "distillation_token".
+bool is_name_of_token(std::string_view parameter) { return parameter.ends_with("token"); }
 
 /// exp(-x) is above zero and -exp(x) below; nothing for other elements, and for those that no addition gives.
 template <typename T>
@@ -138,16 +151,32 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
                                           const ExportSignature& signature) {
   FoldedCalls calls;
   FoldedTensor folded;
+  int64_t numbers = 0;  // sizes, axes and what lies between the operators of one call have no name of a call
   if (!calls.add(tensor.name)) return std::nullopt;
   for (std::string& name : parse_names(note)) {
     if (signature.is_parameter.contains(name)) {
       if (!signature.lists_parameter(name) || !folded.parameter.empty()) return std::nullopt;
       folded.parameter = std::move(name);
-    } else if (!is_anonymous(name) && !calls.add(name)) {
-      return std::nullopt;  // sizes, axes and what lies between the operators of one call have no name of a call
+    } else if (is_anonymous(name)) {
+      ++numbers;
+    } else if (!calls.add(name)) {
+      return std::nullopt;
     }
   }
+  // The optimiser does not note sizes to which nothing had to be expanded.
+  folded.is_expanded = calls.of(FoldedCall::kExpand) > 0 && numbers > calls.of(FoldedCall::kUnsqueeze);
   return folded.parameter.empty() ? std::nullopt : understand(std::move(folded), calls, tensor.dims);
+}
+
+bool is_expanded_first(const Tensor& tensor, const std::string& parameter, std::string_view elements) {
+  const Sizes& dims = tensor.dims;
+  const auto width = static_cast<size_t>(ir::bytes_per_element(*dtype_of_onnx(tensor.onnx_type)));
+  if (!has_equal_parts(elements, dims, 0, width)) return false;
+  const bool is_one_row = std::ranges::count_if(dims, [](int64_t dim) { return dim > 1; }) == 2 && dims.back() > 1;
+  if (is_uniform(elements, width)) return is_one_row && is_name_of_token(parameter);
+  for (size_t axis = 1; axis < dims.size(); ++axis)
+    if (dims[axis] > 1 && has_equal_parts(elements, dims, axis, width)) return false;
+  return true;
 }
 
 std::optional<std::string> elements_before(const FoldedTensor& folded, int onnx_type, const std::string& elements) {

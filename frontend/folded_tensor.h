@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "frontend/model.h"
@@ -21,6 +22,8 @@ struct FoldedTensor {
   bool is_turned = false;
   /// Axes may have been added, removed or joined: the order of the elements stayed.
   bool has_new_shape = false;
+  /// Its elements stand there once for each part of the tensor's first axis: a token that is expanded for the samples.
+  bool is_expanded = false;
   FoldedValues values = FoldedValues::kSame;
   /// What was added to them, where they are shifted: a number that neither name nor note says.
   double added = 0;
@@ -32,6 +35,10 @@ struct FoldedTensor {
 /// where another call than the known ones, a buffer, or a second parameter had a part in it.
 std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::string& note,
                                           const ExportSignature& signature);
+
+/// Whether the elements of a tensor that is expanded say along which axis: its parts along the first are equal, and
+/// those along others are not. A token's that are all equal, as they begin, are the features of one.
+bool is_expanded_first(const Tensor& tensor, const std::string& parameter, std::string_view elements);
 
 /// The elements of the parameter, of float32 or float64: those of which the calls make the given ones. Nothing where
 /// none do.

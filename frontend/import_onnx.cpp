@@ -11,6 +11,7 @@
 #include "frontend/lowering.h"
 #include "frontend/merged_parameters.h"
 #include "frontend/node_context.h"
+#include "frontend/note_restored.h"
 #include "frontend/one_sample.h"
 #include "frontend/other_formats.h"
 #include "frontend/padding_rows.h"
@@ -191,22 +192,6 @@ void note_batch(const BatchChoice& batch, Imported& imported) {
                               .hint = kExportRecipe});
 }
 
-/// What an optimiser has done to the module's parameters is undone.
-void note_restored(const std::vector<std::string>& names, Diagnostics& notes) {
-  if (names.empty()) return;
-  notes.push_back(
-      {.code = Code::kLostByExport,
-       .severity = Severity::kNote,
-       .origin = ModelText(names.front()),
-       .message = names.size() == 1
-                      ? "this tensor of the module is there again, which the exporter's optimiser had "
-                        "transposed, merged with an equal one, computed something from, or removed"
-                      : text(names.size(),
-                             " tensors of the module, this one first, are there again, which the exporter's "
-                             "optimiser had transposed, merged with equal ones, computed something from, or removed"),
-       .hint = "nothing: the model trains as the module"});
-}
-
 Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, const WireScan& scan) {
   GraphBody& body = prepared.model.graph;
   const std::string& path = request.spec.path.raw();
@@ -222,7 +207,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   const TensorReaders readers{
       [&](const Tensor& matrix, const Tensor& copy) { return may_be_transposes(matrix, copy, tensors, files); },
       [&](const Tensor& tensor) { return tensors.elements_of(tensor); }};
-  const std::vector<std::string> restored = restore_parameters(body, signature, rules, readers).names;
+  const Restoration restored = restore_parameters(body, signature, rules, readers);
   note_restored(restored, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
@@ -250,7 +235,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
        .origins = trimmed.origins,
        .merged = merged_parameters(body, signature),
        .copies = merged_copies(body),
-       .untraced = untraced_parameters(body, signature, rules, readers.elements_of, !restored.empty()),
+       .untraced = untraced_parameters(body, signature, rules, readers.elements_of, !restored.names.empty()),
        .look_ups = folded_look_ups(body, signature),
        .from_torch = from_torch,
        .refuses_losses = refuses_losses(request.spec),

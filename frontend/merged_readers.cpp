@@ -6,6 +6,7 @@
 
 #include "frontend/code_line.h"
 #include "frontend/folding_note.h"
+#include "frontend/told_parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -32,7 +33,7 @@ struct MergedReaders::Reading {
 };
 
 MergedReaders::MergedReaders(const GraphBody& body, const ExportSignature& signature)
-    : body_(body), signature_(signature) {
+    : body_(body), signature_(signature), told_(told_parameters(body, signature)) {
   for (const Tensor& tensor : body.initializers) made_.insert(tensor.name);
   for (const ValueInfo& input : body.inputs) made_.insert(input.name);
   for (size_t n = 0; n < body.nodes.size(); ++n) {
@@ -43,11 +44,7 @@ MergedReaders::MergedReaders(const GraphBody& body, const ExportSignature& signa
     const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
     if (!call) continue;
     made_.insert(call->result);
-    for (const std::string& value : call->values)
-      if (std::string name = signature.tensor_of(value); !name.empty()) told_.insert(std::move(name));
   }
-  for (const auto& [tensor, note] : body.folded_from)
-    for (std::string& name : parse_names(note)) told_.insert(std::move(name));
 }
 
 std::optional<MergedReaders::Reading> MergedReaders::reading_of(size_t n, const std::string& tensor) const {

@@ -62,9 +62,9 @@ class MergedReaders {
 
   const GraphBody& body_;
   const ExportSignature& signature_;
+  const std::set<std::string> told_;                  // parameters
   std::map<std::string, std::vector<size_t>> nodes_;  // by what they read
   std::set<std::string> made_;                        // values and tensors of the file, results of its calls
-  std::set<std::string> told_;                        // parameters that calls or notes of the optimiser name
 };
 
 }  // namespace graphpipe::frontend

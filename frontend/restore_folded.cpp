@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "frontend/body_reads.h"
 #include "frontend/code_line.h"
+#include "frontend/equal_parts.h"
 #include "frontend/folded_tensor.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
@@ -45,16 +47,6 @@ bool are_close(int onnx_type, const std::string& one, const std::string& other) 
   return dtype_of_onnx(onnx_type) == ir::DType::kFloat32 ? compare(1e-6F) : compare(1e-12);
 }
 
-/// The names that the bodies of a graph's nodes read, and its outputs.
-void collect_inner_reads(const GraphBody& body, bool is_inner, std::set<std::string>& reads) {
-  for (const OnnxNode& node : body.nodes) {
-    if (is_inner) reads.insert(node.inputs.begin(), node.inputs.end());
-    for (const Attribute& attribute : node.attributes)
-      for (const GraphBody& inner : attribute.graph) collect_inner_reads(inner, true, reads);
-  }
-  for (const ValueInfo& output : body.outputs) reads.insert(output.name);
-}
-
 class FoldedRestorer {
  public:
   FoldedRestorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
@@ -68,7 +60,8 @@ class FoldedRestorer {
     for (const Tensor& tensor : body.initializers) names_.insert(tensor.name);
     for (const ValueInfo& input : body.inputs) names_.insert(input.name), bound_.insert(input.name);
     for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
-    collect_inner_reads(body, false, bound_);
+    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
+    bound_.merge(inner_reads(body));
   }
 
   void run() {
@@ -88,22 +81,52 @@ class FoldedRestorer {
     if (note == body_.folded_from.end() || !dtype || !ir::is_floating(*dtype)) return;
     if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
     if (tensor.layout != Tensor::Layout::kDense) return;  // a parameter that has been restored
-    if (restore_repeated(tensor, note->second)) return;
+    if (restore_repeated(tensor, note->second) || restore_look_up(tensor, note->second)) return;
     std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
     if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
     const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, folded->parameter);
     if (!reading || !may_separate(*reading, *folded) || !find_added(body_.nodes[reading->own], *folded)) return;
-    const std::optional<Extents> dims = parameter_for(tensor, *folded);
+    const std::optional<Tensor> part = part_of(tensor, *folded);
+    const std::optional<Extents> dims = part ? parameter_for(*part, *folded) : std::nullopt;
     if (!dims) return;
     std::vector<FoldedTensor> others(reading->merged.size(), *folded);
     for (size_t i = 0; i < others.size(); ++i) {
       others[i].parameter = reading->merged[i].parameter;
       others[i].dims = dims;
-      GP_CHECK(parameter_for(tensor, others[i]));  // as for the first parameter
+      GP_CHECK(parameter_for(*part, others[i]));  // as for the first parameter
     }
-    for (size_t i = 0; i < others.size(); ++i) separate(reading->merged[i], tensor, others[i], *dims);
-    add_nodes(tensor, tensor.name, *folded, *dims);
+    for (size_t i = 0; i < others.size(); ++i) separate(reading->merged[i], tensor, *part, others[i], *dims);
+    compute(tensor.name, tensor, *part, *folded, *dims);
     gone_.insert(tensor.name);
+  }
+
+  /// What is computed from the parameter: the tensor, or the part of it that is repeated. Nothing where the elements do
+  /// not say which it is.
+  std::optional<Tensor> part_of(const Tensor& tensor, const FoldedTensor& folded) const {
+    if (!folded.is_expanded) return tensor;
+    const std::optional<std::string> elements = elements_of_(tensor);
+    if (!elements || !is_expanded_first(tensor, folded.parameter, *elements)) return std::nullopt;
+    Tensor part = tensor;
+    part.data = {.slot = -1, .bytes = first_parts(*elements, tensor.dims, 0, element_bytes(tensor))};
+    part.dims[0] = 1;
+    return part;
+  }
+
+  /// Nodes that compute the value of this name from the parameter, as the tensor was.
+  void compute(const std::string& result, const Tensor& tensor, Tensor part, const FoldedTensor& folded,
+               const Extents& dims) {
+    if (!folded.is_expanded) return add_nodes(part, result, folded, dims);
+    part.name = dims == part.dims ? folded.parameter : unused(result + "/part");
+    if (dims != part.dims) add_nodes(part, part.name, folded, dims);
+    add_expand(part.name, result, tensor);
+  }
+
+  void add_expand(const std::string& from, const std::string& result, const Tensor& like) {
+    OnnxNode& expand = nodes_.emplace_back();
+    expand.name = result;
+    expand.op = "Expand";
+    expand.inputs = {from, add_dims(like)};
+    expand.outputs = {result};
   }
 
   /// A call of repeat gives its argument as many axes as it repeats before it does, which is computed beforehand. Where
@@ -120,6 +143,37 @@ class FoldedRestorer {
     add_nodes(tensor, tensor.name, folded, *dims);
     gone_.insert(tensor.name);
     return true;
+  }
+
+  /// Rows of a table that were looked up for all samples, or in all places: those that began alike are one row of it,
+  /// unless all elements are equal, as of a table that begins as zeros. They have no place in the module's state.
+  bool restore_look_up(const Tensor& tensor, const std::string& note) {
+    const std::vector<std::string> from = parse_names(note);
+    const auto is_parameter = [&](const std::string& name) { return signature_.lists_parameter(name); };
+    const std::optional<std::string> elements =
+        call_of_value(tensor.name) == "embedding" && tensor.dims.size() > 1 ? elements_of_(tensor) : std::nullopt;
+    if (!elements || std::ranges::count_if(from, is_parameter) != 1) return false;
+    Tensor rows = without_repetitions(tensor, *elements);
+    if (rows.dims == tensor.dims || is_uniform(rows.data.bytes, element_bytes(tensor))) return false;
+    rows.name = unused(tensor.name + "_rows");
+    add_expand(rows.name, tensor.name, tensor);
+    body_.folded_from[rows.name] = note;
+    restored_.look_ups.push_back({.name = tensor.name, .parameters = {*std::ranges::find_if(from, is_parameter)}});
+    added_.push_back(std::move(rows));
+    gone_.insert(tensor.name);
+    return true;
+  }
+
+  /// Once what is the same all along an axis, but for that of the rows' elements.
+  static Tensor without_repetitions(const Tensor& of, const std::string& elements) {
+    Tensor rows = of;
+    rows.data = {.slot = -1, .bytes = elements};
+    for (size_t axis = 0; axis + 1 < rows.dims.size(); ++axis)
+      if (rows.dims[axis] > 1 && has_equal_parts(rows.data.bytes, rows.dims, axis, element_bytes(of))) {
+        rows.data.bytes = first_parts(rows.data.bytes, rows.dims, axis, element_bytes(of));
+        rows.dims[axis] = 1;
+      }
+    return rows;
   }
 
   bool may_separate(const TensorReading& reading, const FoldedTensor& folded) const {
@@ -144,9 +198,10 @@ class FoldedRestorer {
   }
 
   /// Gives a value of another parameter, which began with the same elements, nodes of its own.
-  void separate(const MergedValue& value, const Tensor& tensor, const FoldedTensor& folded, const Extents& dims) {
+  void separate(const MergedValue& value, const Tensor& tensor, const Tensor& part, const FoldedTensor& folded,
+                const Extents& dims) {
     names_.insert(value.name);
-    add_nodes(tensor, value.name, folded, dims);
+    compute(value.name, tensor, part, folded, dims);
     for (const size_t node : value.readers) std::ranges::replace(body_.nodes[node].inputs, tensor.name, value.name);
   }
 
@@ -168,7 +223,7 @@ class FoldedRestorer {
     parameter.dims = *folded.dims;
     if (folded.values == FoldedValues::kSame) {
       if (folded.is_turned) parameter.layout = Tensor::Layout::kTransposed;
-      restored_.sources.emplace(folded.parameter, tensor);
+      if (!folded.is_expanded) restored_.sources.emplace(folded.parameter, tensor);
     } else {
       std::optional<std::string> elements = inverted(tensor, folded);
       if (!elements) return std::nullopt;
@@ -207,7 +262,6 @@ class FoldedRestorer {
     return static_cast<size_t>(ir::bytes_per_element(*dtype_of_onnx(tensor.onnx_type)));
   }
 
-  /// Nodes that compute the value of this name from the parameter, as the tensor was.
   void add_nodes(const Tensor& tensor, const std::string& result, const FoldedTensor& folded, const Extents& dims) {
     std::vector<OnnxNode> steps;
     const auto add = [&](const char* op) {

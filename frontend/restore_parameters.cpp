@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "frontend/body_reads.h"
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/lost_by_export.h"
@@ -71,16 +72,6 @@ std::optional<Dims> dims_before(const Dims& dims, OperandForm form) {
   const bool is_vector =
       !dims.empty() && std::all_of(dims.begin() + 1, dims.end(), [](int64_t dim) { return dim == 1; });
   return is_vector ? std::optional(Dims{dims[0]}) : std::nullopt;
-}
-
-/// All names that a graph and the bodies of its nodes read.
-void collect_reads(const GraphBody& body, std::set<std::string>& reads) {
-  for (const OnnxNode& node : body.nodes) {
-    reads.insert(node.inputs.begin(), node.inputs.end());
-    for (const Attribute& attribute : node.attributes)
-      for (const GraphBody& inner : attribute.graph) collect_reads(inner, reads);
-  }
-  for (const ValueInfo& output : body.outputs) reads.insert(output.name);
 }
 
 class Restorer {
@@ -399,7 +390,12 @@ class Restorer {
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
                                const TensorReaders& readers) {
   if (signature.tensor_of_input.empty()) return {};
+  Separation separation = separate_merged(body, signature, rules);
   Restoration restored = Restorer(body, signature, rules, readers.may_be_transposes).run();
+  for (std::optional<size_t>& place : restored.nodes)
+    if (place) place = separation.nodes[*place];
+  restored.sources.merge(separation.sources);
+  restored.separated = std::move(separation.values);
   restore_folded(body, signature, rules, readers.elements_of, restored);
   return restored;
 }

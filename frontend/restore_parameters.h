@@ -19,6 +19,7 @@
 #include "frontend/model.h"
 #include "frontend/parameter_rules.h"
 #include "frontend/parameters.h"
+#include "frontend/separate_merged.h"
 
 namespace graphpipe::frontend {
 
@@ -31,8 +32,12 @@ struct Restoration {
   /// For each added tensor, of parameters and of constants that shared one with them, the one of the file that it has
   /// its elements of; none for zeros.
   std::map<std::string, Tensor> sources;
-  /// For each node of the body where it stood before; nothing for new ones (Transpose, Unsqueeze, Add).
+  /// For each node of the body where it stood before; nothing for new ones (Transpose, Unsqueeze, Add, Expand).
   std::vector<std::optional<size_t>> nodes;
+  /// Values that had been merged with others; and those that were looked up beforehand in tables, with rows of which
+  /// one stood in several places.
+  std::vector<SeparatedValue> separated, look_ups;
+  bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
 };
 
 /// Whether a tensor of the file may be the transposed copy of another one, as it is of tied weights.

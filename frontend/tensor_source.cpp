@@ -107,7 +107,7 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
 }
 
 std::optional<std::string> TensorSource::elements_of(const Tensor& tensor) {
-  constexpr int64_t kMaxBytes = 1 << 20;
+  constexpr int64_t kMaxBytes = int64_t{256} << 20;
   const Result<SourcedTensor> sourced = locate(tensor, ModelText(tensor.name));  // problems come where it is bound
   if (!sourced) return std::nullopt;
   const int64_t size = ir::byte_size(sourced->type, Samples(1)).count;

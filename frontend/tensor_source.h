@@ -26,7 +26,7 @@ class TensorSource {
         weight_limit_(weight_limit) {}
 
   Result<SourcedTensor> locate(const Tensor& tensor, const ModelText& name);
-  /// All elements, in the order of the dims; nothing where they cannot be read or take more than 1 MiB.
+  /// All elements, in the order of the dims; nothing where they cannot be read or take more than 256 MiB.
   std::optional<std::string> elements_of(const Tensor& tensor);
   const ExternalData& external() const { return external_; }
   /// Whether the elements are `parts` times the same; false if they cannot be read or divided.

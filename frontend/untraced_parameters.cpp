@@ -38,12 +38,13 @@ bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
   return is_computed(tensor, signature) && tensor.name.starts_with("embedding") && tensor.dims.size() > 1;
 }
 
-/// Rows that were drawn are equal only where they are one.
-bool has_equal_rows(const Tensor& look_up, const ElementsOf& elements_of) {
+/// Rows that were drawn are equal only where they are one; those that cannot be read may be.
+bool may_have_equal_rows(const Tensor& look_up, const ElementsOf& elements_of) {
   const std::optional<std::string> elements = elements_of(look_up);
   const auto width =
       static_cast<size_t>(look_up.dims.back() * ir::bytes_per_element(*dtype_of_onnx(look_up.onnx_type)));
-  if (!elements || width == 0) return false;
+  if (!elements) return true;
+  if (width == 0) return false;
   std::set<std::string_view> rows;
   for (size_t at = 0; at < elements->size(); at += width)
     if (!rows.insert(std::string_view(*elements).substr(at, width)).second) return true;
@@ -324,7 +325,8 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
   if (!is_optimised) return {};
   UntracedParameters untraced = tracer.run();
   for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, signature) && has_equal_rows(tensor, elements_of)) untraced.repeated.insert(tensor.name);
+    if (is_look_up(tensor, signature) && may_have_equal_rows(tensor, elements_of))
+      untraced.repeated.insert(tensor.name);
   return untraced;
 }
 

@@ -1,0 +1,17 @@
+#pragma once
+// What the bodies of a graph's nodes read of it.
+
+#include <set>
+#include <string>
+
+#include "frontend/model.h"
+
+namespace graphpipe::frontend {
+
+/// All names that a graph and the bodies of its nodes read, and its outputs.
+void collect_reads(const GraphBody& body, std::set<std::string>& reads);
+
+/// Those of the bodies of its nodes alone.
+std::set<std::string> inner_reads(const GraphBody& body);
+
+}  // namespace graphpipe::frontend

@@ -1,0 +1,56 @@
+#include "frontend/note_restored.h"
+
+#include "frontend/import_onnx.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string words;
+  for (const std::string& name : names) words += text(words.empty() ? "" : ", ", quoted(ModelText(name)));
+  return words;
+}
+
+/// What a value is taken for of which the file does not tell everything.
+void note_taken(const Restoration& restored, Diagnostics& notes) {
+  for (const SeparatedValue& value : restored.look_ups)
+    notes.push_back(
+        {.code = Code::kLostByExport,
+         .severity = Severity::kNote,
+         .origin = ModelText(value.name),
+         .message = text("the exporter's optimiser has looked up the same rows in several places; equal ones "
+                         "are taken to be one row of ",
+                         list_of(value.parameters)),
+         .hint = text("nothing, unless the table has equal rows; then ", kExportRecipe)});
+  for (const SeparatedValue& value : restored.separated)
+    notes.push_back(
+        {.code = Code::kLostByExport,
+         .severity = Severity::kWarning,
+         .origin = ModelText(value.name),
+         .message =
+             text("the exporter's optimiser has merged this value with an equal one; it is taken to be "
+                  "computed from ",
+                  list_of(value.parameters), ", beside those of the other, of which the file tells nothing else"),
+         .hint = text("nothing if the module does so; else ", kExportRecipe)});
+}
+
+}  // namespace
+
+void note_restored(const Restoration& restored, Diagnostics& notes) {
+  const std::vector<std::string>& names = restored.names;
+  note_taken(restored, notes);
+  if (names.empty()) return;
+  notes.push_back(
+      {.code = Code::kLostByExport,
+       .severity = Severity::kNote,
+       .origin = ModelText(names.front()),
+       .message = names.size() == 1
+                      ? "this tensor of the module is there again, which the exporter's optimiser had "
+                        "transposed, merged with an equal one, computed something from, or removed"
+                      : text(names.size(),
+                             " tensors of the module, this one first, are there again, which the exporter's "
+                             "optimiser had transposed, merged with equal ones, computed something from, or removed"),
+       .hint = "nothing: the model trains as the module"});
+}
+
+}  // namespace graphpipe::frontend
