@@ -57,6 +57,7 @@ class Reporter {
   const DecidedTensors& tensors_;
   Diagnostics& notes_;
   std::set<std::string_view> present_;
+  bool has_folded_norms_ = false;
 };
 
 void Reporter::report() {
@@ -120,7 +121,8 @@ void Reporter::report_missing(size_t lost) {
         text("if the module ties them, graphpipe.export says so, or a line 'NAME tie OTHER' of --parameters",
              lost > 0 ? "; else export with optimize=False" : ""));
   report_folded(missing > lost ? missing - lost : 0);
-  if (statistics > 0)
+  has_folded_norms_ = statistics > 0;
+  if (has_folded_norms_)
     add(severe(), first_statistic,
         text(statistics,
              " running statistics of the module, this one first, are not in the file: the exporter folded "
@@ -176,7 +178,8 @@ void Reporter::report_untraced() {
         "is computed from would train apart from it",
         text(kExportRecipe, "; --accept trains the file as it is"));
   const size_t named = untraced.names.size(), count = untraced.unexplained;
-  if (count == 0) return;
+  // Where a file is refused since norms were folded away, these explain what else went with them.
+  if (count == 0 || (has_folded_norms_ && context_.refuses_losses)) return;
   std::string message =
       named == 1 ? "this parameter of the module is taken by no node of the file"
                  : text(named, " parameters of the module, this one first, are taken by no node of the file");

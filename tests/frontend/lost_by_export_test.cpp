@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/support/exported_models.h"
+#include "tests/support/noted_models.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
@@ -159,6 +159,16 @@ TEST_CASE("transposed weights that TorchScript has merged, since they had equal 
   CHECK(reports(refused.problems(), Code::kLostByExport, "whether the module ties them or not"));
   CHECK(imported_with("onnx::MatMul_12", true).ok());
   CHECK(imported_with("/layer/Identity_output_0", false).ok());  // a copy that the module makes
+}
+
+TEST_CASE("a file whose norms were folded away is refused for that alone") {
+  const auto refused = import_noted(
+      exported_model("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }", {{"y", taken_by("relu.default", "%conv2d")}},
+                     {"conv.bias", "buffer bn.running_mean"}),
+      {});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems().size() == 1);
+  CHECK(reports(refused.problems(), Code::kLostByExport, "running statistics"));
 }
 
 TEST_CASE("what the signature promises and the file lacks is reported") {
