@@ -212,10 +212,33 @@ Result<std::optional<OnnxNode>> with_own_tuples(Lowering& lowering, const OnnxNo
   return changed;
 }
 
+/// A file of one sample joins tokens with that one alone: what all samples share is repeated for each.
+Result<std::optional<OnnxNode>> joined_with_all(Lowering& lowering, const OnnxNode& node) {
+  std::optional<OnnxNode> changed;
+  const std::optional<size_t> from_end = batch_from_end(lowering, node);
+  if (!from_end) return changed;
+  NodeContext context(lowering, node);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const Binding* found = node.inputs[i].empty() ? nullptr : lowering.find(node.inputs[i]);
+    if (found == nullptr || !may_repeat(*found, *from_end, 1)) continue;
+    GP_TRY(const bool joins, joins_along(context, found->type.shape.size(), *from_end));
+    if (joins) continue;
+    context.note(Severity::kNote, Code::kBatchNotFound,
+                 text("its operand ", quoted(ModelText(node.inputs[i])),
+                      " is joined with the one sample of the export; it is joined with each of the batch now"),
+                 kExportRecipe);
+    GP_TRY(std::string own, bind_own(context, node.inputs[i], *found, *from_end));
+    if (!changed) changed = node;
+    changed->inputs[i] = std::move(own);
+  }
+  return changed;
+}
+
 }  // namespace
 
 Result<std::optional<OnnxNode>> with_own_constants(Lowering& lowering, const OnnxNode& node) {
   std::optional<OnnxNode> changed;
+  if (lowering.traced_batch() == 1 && node.op == "Concat") return joined_with_all(lowering, node);
   if (lowering.traced_batch() > 1 && node.op == "GatherND") return with_own_tuples(lowering, node);
   if (lowering.traced_batch() <= 1 || !(broadcasts(node) || node.op == "Concat")) return changed;
   const std::optional<size_t> from_end = batch_from_end(lowering, node);

@@ -57,6 +57,24 @@ TEST_CASE("tokens that are repeated for the samples of the export follow the bat
   CHECK(has(nodes_of(expanded), "f32[B,4,5]"));
 }
 
+TEST_CASE("a token that is joined with the one sample of an export is joined with each of the batch") {
+  const auto one = import_text(R"(g (float[1,3,5] x) => (float[1,5,5] y) <float[1,1,5] token = {1, 2, 3, 4, 5}> {
+    y = Concat<axis = 1>(token, x, token)
+  })");
+  CHECK(has(nodes_of(one), "{shape=dims[B,1,5]}"));
+  CHECK(has(nodes_of(one), "f32[B,5,5]"));
+  CHECK(reports(one->notes, Code::kBatchNotFound, "'token' is joined with the one sample"));
+  // Not with the samples themselves, and not where a named batch says that there is one sample of it alone.
+  CHECK_FALSE(import_text(R"(g (float[1,3] x) => (float[2,3] y) <float[1,3] token = {1, 2, 3}> {
+    y = Concat<axis = 0>(token, x)
+  })")
+                  .ok());
+  CHECK_FALSE(import_text(R"(g (float[N,3,5] x) => (float[N,4,5] y) <float[1,1,5] token = {1, 2, 3, 4, 5}> {
+    y = Concat<axis = 1>(token, x)
+  })")
+                  .ok());
+}
+
 TEST_CASE("tuples of indices whose first is the number of the sample look up its own row") {
   const auto looked_up = [](const std::string& tuples) {
     return import_exported("g (float[3,2] x) => (float[3,2] y) <int64[3,2,2] val_1 = {" + tuples + R"(}> {
