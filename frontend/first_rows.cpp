@@ -53,8 +53,14 @@ void push_broadcast(const ir::Graph& graph, const ir::Node& node, const RowPart&
   }
 }
 
-/// Whether the window, or without one the whole row, is the same in each row of the value's axis 0.
-bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window) {
+/// The numbers of the rows that a node looks up in a table; none of another node.
+std::optional<ValueId> looked_up(const ir::Node& node) {
+  return node.op == "Gather" && node.attributes.get_int("axis", 0) == 0 ? std::optional(node.inputs[1]) : std::nullopt;
+}
+
+/// Whether the window, or without one the whole row, is the same in each row of the value's axis 0. The numbers of rows
+/// that are looked up may not be looked up in turn.
+bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window, bool may_look_up = true) {
   constexpr int kMaxParts = 256;
   const size_t rank = graph.value(value).type.shape.size();
   std::vector<RowPart> open{{value, window}};
@@ -68,7 +74,10 @@ bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWind
     const ir::Node& node = graph.node(producer);
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr || entry->is_random) return false;
-    if (node.op == "Concat") {
+    if (const std::optional<ValueId> numbers = looked_up(node)) {
+      const bool has_rows = !graph.value(*numbers).type.shape.empty();
+      if (!may_look_up || !has_rows || !rows_are_equal(graph, *numbers, std::nullopt, false)) return false;
+    } else if (node.op == "Concat") {
       if (!push_joined(graph, node, part, open)) return false;
     } else if (entry->dependence == ops::Dependence::kRepeated || entry->dependence == ops::Dependence::kElement) {
       push_broadcast(graph, node, part, open);

@@ -57,6 +57,17 @@ TEST_CASE("tokens that are repeated for the samples of the export follow the bat
   CHECK(has(nodes_of(expanded), "f32[B,4,5]"));
 }
 
+TEST_CASE("rows that are looked up by numbers which are repeated for the samples follow the batch") {
+  const auto looked_up = [](const std::string& numbers) {
+    return import_text(
+        "g (float[4,3,2] x) => (float[4,3,2] y) <float[5,2] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, "
+        "int64[1,3] kinds = {0, 1, 1}, int64[4,1] samples = {0, 1, 2, 3}, int64[2] target = {4, 3}> { " +
+        numbers + " rows = Gather(table, all) y = Add(x, rows) }");
+  };
+  CHECK(has(nodes_of(looked_up("all = Expand(kinds, target)")), "f32[B,3,2]"));
+  CHECK_FALSE(looked_up("all = Expand(samples, target)").ok());
+}
+
 TEST_CASE("a token that is joined with the one sample of an export is joined with each of the batch") {
   const auto one = import_text(R"(g (float[1,3,5] x) => (float[1,5,5] y) <float[1,1,5] token = {1, 2, 3, 4, 5}> {
     y = Concat<axis = 1>(token, x, token)
