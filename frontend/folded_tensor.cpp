@@ -101,7 +101,7 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
     const bool is_alone =
         calls.of(FoldedCall::kExpand) == 1 && folded.values == FoldedValues::kSame &&
         calls.of(FoldedCall::kTurn) + calls.of(FoldedCall::kReshape) + calls.of(FoldedCall::kSqueeze) == 0;
-    if (!is_alone || dims.empty() || dims[0] < 2) return std::nullopt;
+    if (!is_alone || dims.empty()) return std::nullopt;
     dims[0] = 1;
   }
   folded.dims = sizes_before(dims, calls);
@@ -163,7 +163,7 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
       return std::nullopt;
     }
   }
-  // The optimiser does not note sizes to which nothing had to be expanded.
+  // What is expanded to explicit sizes that it has is the parameter itself; the optimiser notes no sizes then.
   folded.is_expanded = calls.of(FoldedCall::kExpand) > 0 && numbers > calls.of(FoldedCall::kUnsqueeze);
   return folded.parameter.empty() ? std::nullopt : understand(std::move(folded), calls, tensor.dims);
 }
@@ -171,8 +171,9 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
 bool is_expanded_first(const Tensor& tensor, const std::string& parameter, std::string_view elements) {
   const Sizes& dims = tensor.dims;
   const auto width = static_cast<size_t>(ir::bytes_per_element(*dtype_of_onnx(tensor.onnx_type)));
-  if (!has_equal_parts(elements, dims, 0, width)) return false;
-  const bool is_one_row = std::ranges::count_if(dims, [](int64_t dim) { return dim > 1; }) == 2 && dims.back() > 1;
+  if (dims.size() < 2 || !has_equal_parts(elements, dims, 0, width)) return false;
+  const bool is_one_row =
+      dims.back() > 1 && std::all_of(dims.begin() + 1, dims.end() - 1, [](int64_t dim) { return dim == 1; });
   if (is_uniform(elements, width)) return is_one_row && is_name_of_token(parameter);
   for (size_t axis = 1; axis < dims.size(); ++axis)
     if (dims[axis] > 1 && has_equal_parts(elements, dims, axis, width)) return false;

@@ -104,12 +104,24 @@ class FoldedRestorer {
   /// not say which it is.
   std::optional<Tensor> part_of(const Tensor& tensor, const FoldedTensor& folded) const {
     if (!folded.is_expanded) return tensor;
+    if (tensor.dims[0] != fixed_batch()) return std::nullopt;
     const std::optional<std::string> elements = elements_of_(tensor);
     if (!elements || !is_expanded_first(tensor, folded.parameter, *elements)) return std::nullopt;
     Tensor part = tensor;
     part.data = {.slot = -1, .bytes = first_parts(*elements, tensor.dims, 0, element_bytes(tensor))};
     part.dims[0] = 1;
     return part;
+  }
+
+  /// That of all inputs; nothing where it is open. No module has a parameter of each sample of a batch.
+  std::optional<int64_t> fixed_batch() const {
+    std::optional<int64_t> batch;
+    for (const ValueInfo& input : body_.inputs) {
+      const std::optional<int64_t> size = input.dims.empty() ? std::nullopt : input.dims[0].size;
+      if (!size || (batch && batch != size)) return std::nullopt;
+      batch = size;
+    }
+    return batch;
   }
 
   /// Nodes that compute the value of this name from the parameter, as the tensor was.

@@ -85,7 +85,27 @@ TEST_CASE("a token whose elements are all equal is known by its name") {
   CHECK(is_refused(joined("[4,2,3]", sized("m.cls_token"), repeated({0}, 24))));
 }
 
+TEST_CASE("a token of a file with one sample is the same, for any batch") {
+  const auto joined_with_one = [](const std::string& dims, const std::vector<float>& elements) {
+    return import_noted(
+        exported_model(text("g (float[1,2,3] x, float", dims,
+                            " expand) => (float y) { cat = Concat<axis = 1>(expand, x) y = Relu(cat) }"),
+                       {{"cat", taken_by("cat.default", "[%expand, %x], 1")}}, {"m.cls_token"}),
+        {{{"expand", sized("m.cls_token")}}, {{"expand", elements}}, {}});
+  };
+  for (const std::vector<float>& token : {std::vector<float>{1, 2, 3}, std::vector<float>{0, 0, 0}}) {
+    const auto imported = joined_with_one("[1,1,3]", token);
+    REQUIRE(imported.ok());
+    CHECK(trained(imported) == std::set<std::string>{"m.cls_token"});
+    CHECK(elements(imported->graph, "m.cls_token") == token);
+    CHECK(imported->graph.value(imported->graph.outputs()[0].value).type.shape[0] == ir::Dim::batch());
+  }
+  CHECK(is_refused(joined_with_one("[1,2,3]", repeated({1, 2, 3}, 2))));
+}
+
 TEST_CASE("what may be no token of all samples is refused") {
+  // Of another size than the batch it may be a parameter whose rows began alike.
+  CHECK_FALSE(joined("[2,1,3]", sized("m.cls_token"), repeated({1, 2, 3}, 2)).ok());
   CHECK_FALSE(joined("[4,1,3]", sized("m.cls_token"), {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 4}).ok());
   CHECK(is_refused(joined("[4,2,3]", sized("m.table"), repeated({1, 2, 3}, 8))));
   CHECK(is_refused(joined("[4,1,3]", "['m.cls_token', 'm.table', 'val_1']", repeated({1, 2, 3}, 4))));
