@@ -3,13 +3,16 @@
 namespace graphpipe::partitioner {
 namespace {
 
-/// Of what most plans differ in; equal plans have equal ones.
+/// Of what plans of one search differ in; equal plans have equal ones.
 size_t hash_of(const ir::Assignment& plan) {
   size_t hash = plan.choice.size();
   const auto add = [&](size_t number) { hash = (hash ^ number) * 0x100000001b3; };  // FNV-1a
   for (const ir::StageId stage : plan.stage_of) add(stage.index());
   for (const ir::StageChoice& choice : plan.choice) {
     add(static_cast<size_t>(choice.micro_batch.count));
+    add(static_cast<size_t>(choice.k));
+    add(static_cast<size_t>(choice.mode));
+    add(choice.recompute ? 1 : 0);
     for (const ir::DeviceId device : choice.devices) add(device.index());
   }
   return hash;

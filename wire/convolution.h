@@ -27,7 +27,8 @@ struct ConvolutionShape {
 /// As a product of the weights by a matrix of the windows, else by LibTorch. That gives pointwise convolutions to the
 /// BLAS, and for the others oneDNN copies the weights to an order of its own in each call, which costs more than the
 /// products where a few windows meet many channels: below some 200 windows (docs/performance.md, "Kernels"). Patches,
-/// large windows that share nothing, take no more memory as columns than as planes.
+/// large windows that share nothing, are as quick or quicker as columns, which take the memory of their planes with
+/// padding.
 constexpr bool convolves_by_products(const ConvolutionShape& shape) {
   constexpr int64_t kFewWindows = 200, kLargeWindow = 512;
   const bool are_patches = shape.windows_lie_apart && shape.window >= kLargeWindow;

@@ -57,7 +57,7 @@ struct Search {
   bool beyond_bounds = false;
   /// The first plan of the last search fits; and the first of all plans that there are.
   bool first_fits = false, best_fits = false;
-  /// Nodes of the plans that were derived and have no schedule.
+  /// Nodes of the plans that searches derived which found none with a schedule.
   size_t nodes_to_fit = 0;
   /// The same plans are found with more memory and with less: their own code is counted once.
   std::vector<RefusedPlan> refused = {};
@@ -95,7 +95,8 @@ Status derive_new(Pipeline& pipeline, const ChosenPlan& plan, Search& search) {
 // Makes the first of the plans whose code fits the memory the pipeline's, or the fastest where the search went beyond
 // it. Errors, where none fits: those of the first.
 Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const PlanOptions& options, Search& search) {
-  const size_t known = search.refused.size();
+  const size_t known = search.refused.size(), nodes_before = search.nodes_to_fit;
+  const auto found = [&] { search.nodes_to_fit = nodes_before; };
   Status first = Ok{};
   std::optional<size_t> best;
   double shortest = std::numeric_limits<double>::infinity();
@@ -109,6 +110,7 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
     if (i == 0) search.first_fits = derived.ok();
     if (has_no_schedule(derived)) continue;
     if (!derived.ok()) break;
+    found();
     if (!search.beyond_bounds) return Ok{};
     if (pipeline.built.step_seconds() >= shortest) continue;
     shortest = pipeline.built.step_seconds();
@@ -117,6 +119,7 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
   for (size_t i = known; i < std::min(known + kMaxClosest, search.refused.size()); ++i)
     search.closest.push_back(search.refused[i].assignment);
   if (!best) return first;
+  found();
   pipeline.plan.assignment = std::move(plans[*best].assignment);
   pipeline.objective = plans[*best].objective;
   pipeline.plan.schedule.reset();

@@ -1,7 +1,7 @@
 #pragma once
 // What is negative becomes zero, and the gradient of it; also in the memory of the operand, so that nothing is
 // allocated. LibTorch's operators do the same, but for layers a few dozen wide their calls take longer than the
-// elements, and its gradient always makes new memory.
+// elements.
 
 namespace at {
 class Tensor;
