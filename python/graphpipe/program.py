@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -53,22 +55,22 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
     unknown = sorted(set(tensors) - set(module.state_dict()))
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         raise ValueError("the module is on the device meta, and holds no values; make it with module.to_empty(device='cpu')")
-    if unknown and all(name.startswith("embedding") and "." not in name for name in unknown):
+    if unknown and all(re.fullmatch(r"embedding(_\d+)?(_rows)?", name) for name in unknown):
         raise ValueError(f"{unknown} are rows of tables of the module, which the exporter's optimiser had looked up beforehand: "
                          "export with optimize=False, and the tables train under their names")
     if unknown or not tensors:
         raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     shapes = {name: module.state_dict()[name].shape for name in tensors}
     for name, tensor in tensors.items():
-        if _without_ones(shapes[name]) != _without_ones(tensor.shape):
+        if _without_leading_ones(shapes[name]) != _without_leading_ones(tensor.shape):
             raise ValueError(f"{name}: the module has shape {tuple(shapes[name])}, the weights {tuple(tensor.shape)}")
     with torch.no_grad():
         module.load_state_dict({name: tensor.reshape(shapes[name]) for name, tensor in tensors.items()}, strict=False)
 
 
-def _without_ones(shape: Any) -> list[int]:
-    """Of a token that was expanded beforehand a file does not say how many axes of size 1 it had."""
-    return [size for size in shape if size != 1]
+def _without_leading_ones(shape: Any) -> list[int]:
+    """Of a token that was expanded beforehand a file does not say how many axes of size 1 it had in front."""
+    return list(itertools.dropwhile(lambda size: size == 1, shape))
 
 
 def read_safetensors(path: PathLike) -> dict[str, Any]:

@@ -176,14 +176,21 @@ class Export(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "lacks all of them"):
             _load(taken, {})
 
-    def test_weights_may_have_other_axes_of_size_one_but_no_other_shape(self):
+    def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
         _load(norm, {"weight": torch.tensor([[[1.0, 2.0, 3.0]]])})
         self.assertEqual(norm.weight.tolist(), [1, 2, 3])
         with self.assertRaisesRegex(ValueError, "shape"):
             _load(norm, {"weight": torch.ones(3, 3)})
+        with self.assertRaisesRegex(ValueError, "shape"):
+            _load(torch.nn.Linear(8, 1), {"weight": torch.nn.Linear(1, 8).weight})
         with self.assertRaisesRegex(ValueError, "rows of tables"):
             _load(norm, {"weight": torch.ones(3), "embedding_1": torch.ones(1, 3)})
+        for name in ("embedding_1_rows", "embedding"):
+            with self.assertRaisesRegex(ValueError, "rows of tables"):
+                _load(norm, {"weight": torch.ones(3), name: torch.ones(1, 3)})
+        with self.assertRaisesRegex(ValueError, "lacks .*embedding_table"):
+            _load(norm, {"weight": torch.ones(3), "embedding_table": torch.ones(1, 3)})
 
 
 if __name__ == "__main__":
