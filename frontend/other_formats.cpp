@@ -12,7 +12,10 @@ struct Format {
 constexpr Format kFormats[] = {
     {"{", "it begins as JSON does: `plan` and `compile` take models, other verbs plans"},
     {"version https://git-lfs", "it is a pointer of Git LFS: `git lfs pull` fetches the file itself"},
-    {"PK\3\4", "it is an archive, as torch.save writes: export the module itself to ONNX (README, A first pipeline)"},
+    {"PK\3\4",
+     "it is an archive: unpack it if it holds a model; of what torch.save wrote export the module itself to ONNX "
+     "(README, A first pipeline)"},
+    {"<", "it begins as web pages do: fetch the file itself, not the page that shows it"},
     {"\x1f\x8b", "it is compressed: unpack it first"},
 };
 

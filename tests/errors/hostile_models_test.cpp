@@ -53,6 +53,8 @@ TEST_CASE("what is downloaded in place of a model is named, with what to do") {
   CHECK(hint_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n").find("git lfs pull") !=
         std::string::npos);
   CHECK(hint_of(std::string("PK\3\4\0\0\xff", 7)).find("export the module") != std::string::npos);
+  CHECK(hint_of(std::string("PK\3\4\0\0\xff", 7)).find("unpack it if it holds a model") != std::string::npos);
+  CHECK(hint_of("<!DOCTYPE html>\n<html>").find("web pages") != std::string::npos);
   CHECK(hint_of(std::string("\x1f\x8b\x08\0\xff", 5)).find("unpack") != std::string::npos);
   CHECK(hint_of(std::string("\x40\0\0\0\0\0\0\0{\"w\":", 13)).find("weights without a model") != std::string::npos);
   CHECK(hint_of("node1 -- Conv2d -- forward=1.5\n").find("--profile-format") != std::string::npos);
