@@ -1,6 +1,7 @@
 #include "frontend/repeated_constants.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "frontend/first_rows.h"
 
@@ -61,14 +62,12 @@ bool may_be_weight(const Lowering& lowering, const Binding& operand) {
 std::optional<Binding> of_one_sample(const Lowering& lowering, const Binding& operand, size_t from_end) {
   if (may_be_weight(lowering, operand)) return std::nullopt;
   const int64_t samples = lowering.traced_batch();
+  const bool is_repeated = operand.data ? lowering.tensors().repeats(*operand.data, samples)
+                                        : operand.known && repeats(*operand.known, samples);
+  if (!is_repeated) return std::nullopt;
   Binding one = operand;
   one.type.shape[one.type.shape.size() - from_end] = Dim::fixed(1);
-  if (operand.data) {
-    if (!lowering.tensors().repeats(*operand.data, samples)) return std::nullopt;
-    one.data = first_part(*operand.data, samples);
-  } else if (!operand.known || !repeats(*operand.known, samples)) {
-    return std::nullopt;
-  }
+  if (one.data) one.data = first_part(std::move(*one.data), samples);
   one.value = {};
   if (one.known) {
     one.known->shape = one.type.shape;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "wire/element_bytes.h"
 #include "wire/packed_elements.h"
@@ -108,12 +109,12 @@ Result<SourcedTensor> TensorSource::locate_dense(const Tensor& tensor, const Mod
 
 std::optional<std::string> TensorSource::elements_of(const Tensor& tensor) {
   constexpr int64_t kMaxBytes = int64_t{256} << 20;
-  const Result<SourcedTensor> sourced = locate(tensor, ModelText(tensor.name));  // problems come where it is bound
+  Result<SourcedTensor> sourced = locate(tensor, ModelText(tensor.name));  // problems come where it is bound
   if (!sourced) return std::nullopt;
   const int64_t size = ir::byte_size(sourced->type, Samples(1)).count;
   if (size > kMaxBytes) return std::nullopt;
   if (std::holds_alternative<ir::FilledData>(sourced->data)) return std::string(static_cast<size_t>(size), '\0');
-  if (const auto* held = std::get_if<ir::InlineData>(&sourced->data)) return held->bytes;
+  if (auto* held = std::get_if<ir::InlineData>(&sourced->data)) return std::move(held->bytes);
   const auto& range = std::get<ir::FileRange>(sourced->data);
   const Result<int> file = open_weight_file(range.path, model_path_, external_.trusted_root());
   if (!file.ok()) return std::nullopt;
