@@ -16,10 +16,9 @@ std::string member_of(const std::string& module, std::string_view name) {
   return module.empty() ? std::string(name) : text(module, ".", name);
 }
 
-/// A line of code: its file and number, and its text.
-std::string_view place_of(std::string_view code) { return code.substr(0, code.find('\n')); }
-
 }  // namespace
+
+std::string_view place_of(std::string_view code) { return code.substr(0, code.find('\n')); }
 
 std::string_view line_of(std::string_view code) {
   const size_t end = code.find('\n');

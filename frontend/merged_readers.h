@@ -35,7 +35,10 @@ struct TensorReading {
   std::vector<MergedValue> merged;
 };
 
-/// The text of a line of code, of what OnnxNode::code says.
+/// The file and the number of a line of code, of what OnnxNode::code says.
+std::string_view place_of(std::string_view code);
+
+/// Its text.
 std::string_view line_of(std::string_view code);
 
 class MergedReaders {

@@ -1,5 +1,7 @@
 #include "frontend/note_restored.h"
 
+#include <set>
+
 #include "frontend/import_onnx.h"
 
 namespace graphpipe::frontend {
@@ -27,18 +29,26 @@ void note_taken(const Restoration& restored, Diagnostics& notes) {
         {.code = Code::kLostByExport,
          .severity = Severity::kWarning,
          .origin = ModelText(value.name),
-         .message =
-             text("the exporter's optimiser has merged this value with an equal one; it is taken to be "
-                  "computed from ",
-                  list_of(value.parameters), ", beside those of the other, of which the file tells nothing else"),
-         .hint = text("nothing if the module does so; else ", kExportRecipe)});
+         .message = text("the exporter's optimiser has merged this value with an equal one; it is taken to be "
+                         "computed from ",
+                         list_of(value.parameters),
+                         ", of which the file tells nothing else: assumed is a layer or token beside the other, not a "
+                         "second use of the other beside one that the module does not use"),
+         .hint = text("nothing if the module does so; else parameters train that it does not use: ", kExportRecipe,
+                      ", or with graphpipe.export")});
 }
 
 }  // namespace
 
 void note_restored(const Restoration& restored, Diagnostics& notes) {
-  const std::vector<std::string>& names = restored.names;
   note_taken(restored, notes);
+  std::set<std::string> assumed;
+  for (const SeparatedValue& value : restored.separated)
+    assumed.insert(value.parameters.begin(), value.parameters.end());
+  for (const SeparatedValue& value : restored.look_ups)
+    assumed.insert(value.parameters.begin(), value.parameters.end());
+  std::vector<std::string> names = restored.names;
+  std::erase_if(names, [&](const std::string& name) { return assumed.contains(name); });
   if (names.empty()) return;
   notes.push_back(
       {.code = Code::kLostByExport,

@@ -390,7 +390,7 @@ class Restorer {
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
                                const TensorReaders& readers) {
   if (signature.tensor_of_input.empty()) return {};
-  Separation separation = separate_merged(body, signature, rules);
+  Separation separation = separate_merged(body, signature, rules, readers.elements_of);
   Restoration restored = Restorer(body, signature, rules, readers.may_be_transposes).run();
   for (std::optional<size_t>& place : restored.nodes)
     if (place) place = separation.nodes[*place];

@@ -43,9 +43,6 @@ struct Restoration {
 /// Whether a tensor of the file may be the transposed copy of another one, as it is of tied weights.
 using MayBeTransposes = std::function<bool(const Tensor& matrix, const Tensor& copy)>;
 
-/// All elements of a tensor of the file, in the order of its dims; nothing where they cannot be read or are many.
-using ElementsOf = std::function<std::optional<std::string>(const Tensor& tensor)>;
-
 struct TensorReaders {
   MayBeTransposes may_be_transposes;
   ElementsOf elements_of;

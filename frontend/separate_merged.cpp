@@ -8,10 +8,13 @@
 #include <utility>
 
 #include "frontend/body_reads.h"
+#include "frontend/equal_parts.h"
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
+#include "frontend/merged_readers.h"
 #include "frontend/told_parameters.h"
 #include "support/text.h"
+#include "wire/element_bytes.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -54,6 +57,13 @@ struct Lost {
   std::vector<Place> places;
 };
 
+/// What a line of code reads. Two values on one would be of two layers, or of one module that is applied twice, but for
+/// those that it joins.
+struct Line {
+  std::set<std::string> values;
+  std::set<size_t> nodes;
+};
+
 /// One that is given back.
 struct Proposal {
   std::string known;
@@ -63,13 +73,11 @@ struct Proposal {
 
 class Separator {
  public:
-  Separator(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
-      : body_(body),
-        signature_(signature),
-        rules_(rules),
-        told_(told_parameters(body, signature)),
-        inner_(inner_reads(body)) {
-    for (const Tensor& tensor : body.initializers) made_.insert(tensor.name);
+  Separator(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+            const ElementsOf& elements_of)
+      : body_(body), signature_(signature), rules_(rules), elements_of_(elements_of), inner_(inner_reads(body)) {
+    for (size_t i = 0; i < body.initializers.size(); ++i) tensors_.emplace(body.initializers[i].name, i);
+    for (const auto& [name, place] : tensors_) made_.insert(name);
     for (const ValueInfo& input : body.inputs) made_.insert(input.name);
     for (const auto& [input, tensor] : signature.tensor_of_input) input_of_.emplace(tensor, "%" + input);
     for (size_t n = 0; n < body.nodes.size(); ++n) {
@@ -79,6 +87,7 @@ class Separator {
       if (calls_.back()) made_.insert(calls_.back()->result);
       for (size_t i = 0; i < node.inputs.size(); ++i) readers_[node.inputs[i]].emplace_back(n, i);
     }
+    collect_untold();
   }
 
   Separation run() {
@@ -101,10 +110,22 @@ class Separator {
   }
 
  private:
+  /// The parameters that may be meant: of which the file tells nothing.
+  void collect_untold() {
+    const std::set<std::string> told = told_parameters(body_, signature_);
+    for (const auto& [name, is_parameter] : signature_.is_parameter) {
+      if (!is_parameter || told.contains(name) || made_.contains(name) || !input_of_.contains(name) ||
+          rules_.tied(name).value_or(false))
+        continue;
+      const auto& [module, member] = split_member(name);
+      untold_[parent_of(module)][module].insert(member);
+    }
+  }
+
   void propose_all() {
     for (const Tensor& tensor : body_.initializers)
       if (const auto note = body_.folded_from.find(tensor.name); note != body_.folded_from.end())
-        propose(tensor.name, parse_names(note->second));
+        propose(tensor.name, parse_names(note->second), {tensor.name});
     for (size_t n = 0; n < body_.nodes.size(); ++n) {
       const OnnxNode& node = body_.nodes[n];
       if (!calls_[n] || node.outputs.size() != 1 || node.outputs[0] != calls_[n]->result) continue;
@@ -112,15 +133,17 @@ class Separator {
       for (const std::string& value : calls_[n]->values)
         if (std::string name = signature_.tensor_of(value); signature_.lists_parameter(name))
           parameters.push_back(std::move(name));
+      std::vector<std::string> read;
+      std::ranges::copy_if(node.inputs, std::back_inserter(read),
+                           [&](const std::string& input) { return signature_.lists_parameter(input); });
       // One that is read by another node of the call would go on being that of both.
-      const auto read = std::ranges::count_if(
-          node.inputs, [&](const std::string& input) { return signature_.lists_parameter(input); });
-      if (read == std::ssize(parameters)) propose(node.outputs[0], parameters);
+      if (read.size() == parameters.size()) propose(node.outputs[0], parameters, read);
     }
   }
 
-  /// `from` may have other names than those of parameters.
-  void propose(const std::string& known, const std::vector<std::string>& from) {
+  /// `from` may have other names than those of parameters; `tensors` have the elements of these.
+  void propose(const std::string& known, const std::vector<std::string>& from,
+               const std::vector<std::string>& tensors) {
     if (std::ranges::find(kCalls, call_of_value(known)) == kCalls.end()) return;
     std::set<std::string> parameters;
     std::ranges::copy_if(from, std::inserter(parameters, parameters.end()),
@@ -128,8 +151,21 @@ class Separator {
     if (parameters.empty()) return;
     std::optional<Lost> lost = lost_value(known);
     if (!lost) return;
-    if (auto others = others_like(parameters))
-      proposals_.push_back({.known = known, .lost = std::move(*lost), .parameters = std::move(*others)});
+    auto others = others_like(parameters);
+    if (!others || !std::ranges::all_of(tensors, [&](const std::string& name) { return is_filled(name); })) return;
+    proposals_.push_back({.known = known, .lost = std::move(*lost), .parameters = std::move(*others)});
+  }
+
+  /// Whether the tensor has one number everywhere, as two parameters may begin. Numbers that were drawn, or trained,
+  /// are equal only where one parameter is read twice.
+  bool is_filled(const std::string& name) const {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) return false;
+    const Tensor& tensor = body_.initializers[found->second];
+    const auto dtype = dtype_of_onnx(tensor.onnx_type);
+    if (!dtype || wire::find_element_type(*dtype)->packed != 1) return false;
+    const std::optional<std::string> elements = elements_of_(tensor);
+    return elements && is_uniform(*elements, static_cast<size_t>(ir::bytes_per_element(*dtype)));
   }
 
   /// The only other value that nodes take where they read this one.
@@ -137,9 +173,15 @@ class Separator {
     const auto places = readers_.find(known);
     if (places == readers_.end() || inner_.contains(known)) return std::nullopt;
     Lost lost;
+    std::map<std::pair<std::string_view, std::string_view>, Line> lines;  // by module and place
     for (const Place& place : places->second) {
       const std::optional<std::string> value = value_read(place, known);
       if (!value || (*value != known && !lost.value.empty() && *value != lost.value)) return std::nullopt;
+      const OnnxNode& node = body_.nodes[place.first];
+      Line& line = lines[{node.module, place_of(node.code)}];
+      line.values.insert(*value);
+      line.nodes.insert(place.first);
+      if (line.values.size() > 1 && (line.nodes.size() > 1 || node.op != "Concat")) return std::nullopt;
       if (*value == known) continue;
       lost.value = *value;
       lost.places.push_back(place);
@@ -164,7 +206,7 @@ class Separator {
   }
 
   /// The only parameters beside these that may be meant: of modules beside theirs, or of the same one.
-  std::optional<std::map<std::string, std::string>> others_like(const std::set<std::string>& parameters) const {
+  std::optional<std::map<std::string, std::string>> others_like(const std::set<std::string>& parameters) {
     const std::string module = split_member(*parameters.begin()).first;
     std::set<std::string> members;
     for (const std::string& name : parameters) {
@@ -173,30 +215,28 @@ class Separator {
       members.insert(member);
     }
     std::vector<std::map<std::string, std::string>> found;
-    for (const std::string& beside : modules_beside(module)) {
-      std::map<std::string, std::string> others;
-      for (const std::string& member : members)
-        if (may_be_meant(beside + member)) others.emplace(module + member, beside + member);
-      if (others.size() == members.size()) found.push_back(std::move(others));
+    for (const std::string& beside : modules_beside(module, members)) {
+      auto& others = found.emplace_back();
+      for (const std::string& member : members) others.emplace(module + member, beside + member);
     }
     if (members.size() == 1)
-      for (const auto& [name, is_parameter] : signature_.is_parameter)
-        if (split_member(name).first == module && may_be_meant(name)) found.push_back({{*parameters.begin(), name}});
+      for (const std::string& member : untold_of(module)) {
+        found.push_back({{*parameters.begin(), module + member}});
+        if (found.size() > 1) break;
+      }
     return found.size() == 1 ? std::optional(std::move(found.front())) : std::nullopt;
   }
 
-  std::set<std::string> modules_beside(const std::string& module) const {
-    std::set<std::string> modules;
-    for (const auto& [name, is_parameter] : signature_.is_parameter)
-      if (std::string of = split_member(name).first; of != module && parent_of(of) == parent_of(module))
-        modules.insert(std::move(of));
-    return modules;
+  /// Those of which all these parameters may be meant, but no more than two. The module itself is none: it is told of.
+  const std::vector<std::string>& modules_beside(const std::string& module, const std::set<std::string>& members) {
+    const auto [at, is_new] = beside_.try_emplace({parent_of(module), members});
+    if (!is_new) return at->second;
+    for (const auto& [other, untold] : untold_[parent_of(module)])
+      if (at->second.size() < 2 && std::ranges::includes(untold, members)) at->second.push_back(other);
+    return at->second;
   }
 
-  bool may_be_meant(const std::string& name) const {
-    return signature_.lists_parameter(name) && !told_.contains(name) && !made_.contains(name) &&
-           input_of_.contains(name) && !rules_.tied(name).value_or(false);
-  }
+  const std::set<std::string>& untold_of(const std::string& module) { return untold_[parent_of(module)][module]; }
 
   /// One parameter cannot be that of two values, and one value not that of two tensors.
   void drop_doubtful() {
@@ -253,20 +293,25 @@ class Separator {
   GraphBody& body_;
   const ExportSignature& signature_;
   const ParameterRules& rules_;
-  const std::set<std::string> told_;
+  const ElementsOf& elements_of_;
   const std::set<std::string> inner_;            // what bodies of nodes read
+  std::map<std::string, size_t> tensors_;        // the place of each
   std::set<std::string> made_;                   // values and tensors of the file, results of its calls
   std::map<std::string, std::string> input_of_;  // "%p_weight" by the name of the tensor
   std::vector<std::optional<ExportedCall>> calls_;
   std::map<std::string, std::vector<Place>> readers_;
+  using Parent = std::optional<std::string>;
+  std::map<Parent, std::map<std::string, std::set<std::string>>> untold_;  // parameters, by their modules
+  std::map<std::pair<Parent, std::set<std::string>>, std::vector<std::string>> beside_;
   std::vector<Proposal> proposals_;
   Separation separation_;
 };
 
 }  // namespace
 
-Separation separate_merged(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules) {
-  return Separator(body, signature, rules).run();
+Separation separate_merged(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                           const ElementsOf& elements_of) {
+  return Separator(body, signature, rules, elements_of).run();
 }
 
 }  // namespace graphpipe::frontend

@@ -8,6 +8,7 @@
 // input_layernorm, and DeiT's expand_1 of distillation_token, beside cls_token. Users are warned of it.
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@
 #include "frontend/parameters.h"
 
 namespace graphpipe::frontend {
+
+/// All elements of a tensor of the file, in the order of its dims; nothing where they cannot be read or are many.
+using ElementsOf = std::function<std::optional<std::string>(const Tensor& tensor)>;
 
 struct SeparatedValue {
   std::string name;
@@ -33,7 +37,9 @@ struct Separation {
 };
 
 /// Changes the body: new nodes and tensors are computed from the parameters of the known ones, and say of which they
-/// are, as the exporter and the optimiser do. Does nothing where several parameters may be meant, or rules tie them.
-Separation separate_merged(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules);
+/// are, as the exporter and the optimiser do. Does nothing where several parameters may be meant, or rules tie them,
+/// where those of the known value were drawn or trained, and where a module may have been applied twice on one line.
+Separation separate_merged(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
+                           const ElementsOf& elements_of);
 
 }  // namespace graphpipe::frontend

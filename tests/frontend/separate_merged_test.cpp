@@ -31,11 +31,21 @@ std::string with_modules(const std::string& bytes) {
   return model.SerializeAsString();
 }
 
+std::string line(int number) { return text("\"block.py\", line ", number, ", in forward\n    x = f(x)"); }
+
+/// A norm as it begins, whose two readers stand on lines of their own.
+Notes begun() {
+  return {.folded_from = {},
+          .elements = {{"a.one.weight", {1, 1, 1}}, {"a.one.bias", {0, 0, 0}}},
+          .places = {{"r", {"a", line(1)}}, {"s", {"a", line(2)}}}};
+}
+
 /// y = relu(one(x)) * sigmoid(two(x)), of which the file has the first norm alone. The second call takes `taken`.
-std::string two_norms(const std::vector<std::string>& more, const std::string& taken = "%layer_norm_1") {
+std::string two_norms(const std::vector<std::string>& more, const std::string& taken = "%layer_norm_1",
+                      const Notes& notes = begun()) {
   std::vector<std::string> parameters = {"a.one.weight", "a.one.bias"};
   parameters.insert(parameters.end(), more.begin(), more.end());
-  return with_modules(
+  const std::string model = with_modules(
       exported_model("g (float[N,3] x, float[3] one_weight, float[3] one_bias) => (float[N,3] y) { "
                      "layer_norm = LayerNormalization<axis = -1, epsilon = 0.001>(x, one_weight, one_bias) "
                      "r = Relu(layer_norm) s = Sigmoid(layer_norm) y = Mul(r, s) }",
@@ -44,6 +54,7 @@ std::string two_norms(const std::vector<std::string>& more, const std::string& t
                       {"s", taken_by("sigmoid.default", taken)},
                       {"y", taken_by("mul.Tensor", "%r, %s")}},
                      parameters));
+  return with_notes(model, notes);
 }
 
 Result<Imported> import_norms(const std::vector<std::string>& more, const std::string& taken = "%layer_norm_1",
@@ -54,12 +65,26 @@ Result<Imported> import_norms(const std::vector<std::string>& more, const std::s
 const std::set<std::string> kBoth = {"a.one.weight", "a.one.bias", "a.two.weight", "a.two.bias"};
 
 /// y = cat([cls, dist, x], 1), whose tokens began alike, with a fixed batch.
-Result<Imported> two_tokens(const std::vector<std::string>& parameters, const std::string& taken) {
+Result<Imported> two_tokens(const std::vector<std::string>& parameters, const std::string& taken,
+                            const std::vector<float>& elements = std::vector<float>(12, 0)) {
   return import_noted(
       exported_model("g (float[4,2,3] x, float[4,1,3] expand) => (float y) { cat = Concat<axis = 1>(expand, expand, x) "
                      "y = Relu(cat) }",
                      {{"cat", taken_by("cat.default", taken)}}, parameters),
-      {{{"expand", "['m.cls_token', 'val_1', 'val_2']"}}, {}, {}});
+      {{{"expand", "['m.cls_token', 'val_1', 'val_2']"}}, {{"expand", elements}}, {}});
+}
+
+/// y = cat([cls, x], 1) * cat([cls, x], 1): a module with a token that is applied twice, on these lines.
+Result<Imported> token_applied_twice(int first, int second) {
+  return import_noted(
+      exported_model(
+          "g (float[4,2,3] x, float[4,1,3] expand) => (float y) { p = Concat<axis = 1>(expand, x) "
+          "q = Concat<axis = 1>(expand, x) y = Mul(p, q) }",
+          {{"p", taken_by("cat.default", "[%expand, %x], 1")}, {"q", taken_by("cat.default", "[%expand_1, %x], 1")}},
+          {"m.cls_token", "m.mask_token"}),
+      {{{"expand", "['m.cls_token', 'val_1', 'val_2']"}},
+       {{"expand", std::vector<float>(12, 0)}},
+       {{"p", {"m", line(first)}}, {"q", {"m", line(second)}}}});
 }
 
 }  // namespace
@@ -71,6 +96,24 @@ TEST_CASE("a norm that was merged with another of the same input is there again"
   CHECK(trained(imported) == kBoth);
   CHECK(count_ops(imported->graph, "LayerNormalization") == 2);
   CHECK(reports(imported->notes, Code::kLostByExport, "taken to be computed from 'a.two.bias', 'a.two.weight'"));
+  CHECK(reports(imported->notes, Code::kLostByExport, "not a second use of the other"));
+  CHECK(reports(imported->notes, Code::kLostByExport, "graphpipe.export"));
+  for (const Diagnostic& note : imported->notes) CHECK(to_line(note).find("trains as the module") == std::string::npos);
+}
+
+TEST_CASE("a norm that is applied twice is none that was merged with one which is not used") {
+  const std::vector<std::string> more = {"a.two.weight", "a.two.bias"};
+  Notes drawn = begun(), trained_bias = begun(), on_one_line = begun(), without_lines = begun();
+  drawn.elements["a.one.weight"] = {1, 2, 3};
+  trained_bias.elements["a.one.bias"] = {0, 0, 1};
+  on_one_line.places["s"] = on_one_line.places["r"];
+  without_lines.places.clear();
+  for (const Notes& notes : {drawn, trained_bias, on_one_line, without_lines})
+    CHECK(is_refused(import_noted(two_norms(more, "%layer_norm_1", notes), {})));
+  // On the same line of different modules.
+  Notes in_modules = begun();
+  in_modules.places = {{"r", {"a.r", line(1)}}, {"s", {"a.s", line(1)}}};
+  CHECK(trained(import_noted(two_norms(more, "%layer_norm_1", in_modules), {})) == kBoth);
 }
 
 TEST_CASE("a norm that may be of several modules, or of none, stays merged") {
@@ -96,7 +139,7 @@ TEST_CASE("of two merged norms each may be either's") {
                                    {"s", taken_by("sigmoid.default", "%layer_norm_1")},
                                    {"y", taken_by("mul.Tensor", "%r, %s")}},
                                   {"a.one.weight", "a.one.bias", "a.two.weight", "a.two.bias"}));
-  CHECK(is_refused(import_noted(model, {})));
+  CHECK(is_refused(import_noted(model, begun())));
 }
 
 TEST_CASE("a token that was merged with another is there again") {
@@ -109,6 +152,13 @@ TEST_CASE("a token that was merged with another is there again") {
   CHECK(is_refused(two_tokens({"m.cls_token", "m.dist_token", "m.mask_token"}, taken)));
   CHECK(is_refused(two_tokens({"m.cls_token", "o.p.dist_token"}, taken)));
   CHECK(is_refused(two_tokens({"m.cls_token", "m.dist_token"}, "[%expand, %expand_1, %expand_2, %x], 1")));
+}
+
+TEST_CASE("a token that was drawn, or whose module is applied twice, is read twice") {
+  const std::vector<float> drawn = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3};
+  CHECK(is_refused(two_tokens({"m.cls_token", "m.dist_token"}, "[%expand, %expand_1, %x], 1", drawn)));
+  CHECK(is_refused(token_applied_twice(1, 1)));
+  CHECK(token_applied_twice(1, 2).ok());
 }
 
 TEST_CASE("a new file has both of two norms") {
