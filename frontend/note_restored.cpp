@@ -1,6 +1,7 @@
 #include "frontend/note_restored.h"
 
 #include <set>
+#include <utility>
 
 #include "frontend/import_onnx.h"
 
@@ -13,17 +14,23 @@ std::string list_of(const std::vector<std::string>& names) {
   return words;
 }
 
+void note_looked_up(const LookedUp& value, Diagnostics& notes) {
+  Diagnostic note{.code = Code::kLostByExport, .severity = Severity::kNote, .origin = ModelText(value.name)};
+  note.message = text("the exporter's optimiser has looked up one row of ", quoted(ModelText(value.table)),
+                      " in several places; it is one parameter");
+  note.hint = "nothing: all samples read it, or the numbers by which it was looked up are equal";
+  if (value.is_assumed) {
+    note.severity = Severity::kWarning;
+    note.message = text("the exporter's optimiser has looked up equal rows in several places; they are assumed to be ",
+                        "one row of ", quoted(ModelText(value.table)), ", not several that began equal");
+    note.hint = text("nothing, unless the table has equal rows; then ", kExportRecipe, ", or with graphpipe.export");
+  }
+  notes.push_back(std::move(note));
+}
+
 /// What a value is taken for of which the file does not tell everything.
 void note_taken(const Restoration& restored, Diagnostics& notes) {
-  for (const SeparatedValue& value : restored.look_ups)
-    notes.push_back(
-        {.code = Code::kLostByExport,
-         .severity = Severity::kNote,
-         .origin = ModelText(value.name),
-         .message = text("the exporter's optimiser has looked up the same rows in several places; equal ones "
-                         "are taken to be one row of ",
-                         list_of(value.parameters)),
-         .hint = text("nothing, unless the table has equal rows; then ", kExportRecipe)});
+  for (const LookedUp& value : restored.look_ups) note_looked_up(value, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,
@@ -45,8 +52,7 @@ void note_restored(const Restoration& restored, Diagnostics& notes) {
   std::set<std::string> assumed;
   for (const SeparatedValue& value : restored.separated)
     assumed.insert(value.parameters.begin(), value.parameters.end());
-  for (const SeparatedValue& value : restored.look_ups)
-    assumed.insert(value.parameters.begin(), value.parameters.end());
+  for (const LookedUp& value : restored.look_ups) assumed.insert(value.table);
   std::vector<std::string> names = restored.names;
   std::erase_if(names, [&](const std::string& name) { return assumed.contains(name); });
   if (names.empty()) return;

@@ -22,6 +22,8 @@ namespace {
 
 using Extents = std::vector<int64_t>;
 
+constexpr int kOnnxInt32 = 6, kOnnxInt64 = 7;
+
 int64_t elements_in(const Extents& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
@@ -57,7 +59,8 @@ class FoldedRestorer {
         elements_of_(elements_of),
         restored_(restored),
         readers_of_(body, signature) {
-    for (const Tensor& tensor : body.initializers) names_.insert(tensor.name);
+    for (size_t i = 0; i < body.initializers.size(); ++i) initializers_.emplace(body.initializers[i].name, i);
+    for (const auto& [name, place] : initializers_) names_.insert(name);
     for (const ValueInfo& input : body.inputs) names_.insert(input.name), bound_.insert(input.name);
     for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
     for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
@@ -162,29 +165,57 @@ class FoldedRestorer {
   bool restore_look_up(const Tensor& tensor, const std::string& note) {
     const std::vector<std::string> from = parse_names(note);
     const auto is_parameter = [&](const std::string& name) { return signature_.lists_parameter(name); };
-    const std::optional<std::string> elements =
-        call_of_value(tensor.name) == "embedding" && tensor.dims.size() > 1 ? elements_of_(tensor) : std::nullopt;
-    if (!elements || std::ranges::count_if(from, is_parameter) != 1) return false;
-    Tensor rows = without_repetitions(tensor, *elements);
-    if (rows.dims == tensor.dims || is_uniform(rows.data.bytes, element_bytes(tensor))) return false;
+    if (call_of_value(tensor.name) != "embedding" || std::ranges::count_if(from, is_parameter) != 1) return false;
+    const std::optional<std::string> elements = tensor.dims.size() > 1 ? elements_of_(tensor) : std::nullopt;
+    if (!elements || is_uniform(*elements, element_bytes(tensor))) return false;
+    LookedUp found{.name = tensor.name, .table = *std::ranges::find_if(from, is_parameter)};
+    const std::vector<size_t> axes = repeated_axes(tensor, *elements, ids_of(tensor, from), found.is_assumed);
+    if (axes.empty()) return false;
+    Tensor rows = first_along(axes, tensor, *elements);
     rows.name = unused(tensor.name + "_rows");
     add_expand(rows.name, tensor.name, tensor);
     body_.folded_from[rows.name] = note;
-    restored_.look_ups.push_back({.name = tensor.name, .parameters = {*std::ranges::find_if(from, is_parameter)}});
+    restored_.look_ups.push_back(std::move(found));
     added_.push_back(std::move(rows));
     gone_.insert(tensor.name);
     return true;
   }
 
-  /// Once what is the same all along an axis, but for that of the rows' elements.
-  static Tensor without_repetitions(const Tensor& of, const std::string& elements) {
-    Tensor rows = of;
-    rows.data = {.slot = -1, .bytes = elements};
-    for (size_t axis = 0; axis + 1 < rows.dims.size(); ++axis)
-      if (rows.dims[axis] > 1 && has_equal_parts(rows.data.bytes, rows.dims, axis, element_bytes(of))) {
-        rows.data.bytes = first_parts(rows.data.bytes, rows.dims, axis, element_bytes(of));
-        rows.dims[axis] = 1;
+  /// The numbers by which the rows were looked up, if the file has them.
+  const Tensor* ids_of(const Tensor& rows, const std::vector<std::string>& from) const {
+    for (const std::string& name : from)
+      if (const auto at = initializers_.find(name); at != initializers_.end()) {
+        const Tensor& tensor = body_.initializers[at->second];
+        const bool is_whole = tensor.onnx_type == kOnnxInt32 || tensor.onnx_type == kOnnxInt64;
+        if (is_whole && std::ranges::equal(tensor.dims, Extents(rows.dims.begin(), rows.dims.end() - 1)))
+          return &tensor;
       }
+    return nullptr;
+  }
+
+  /// The axes all along which the same rows stand, but for that of their elements. Where the file has no numbers that
+  /// say so, those of samples were looked up alike; it is assumed of others.
+  std::vector<size_t> repeated_axes(const Tensor& tensor, const std::string& elements, const Tensor* ids,
+                                    bool& is_assumed) const {
+    const std::optional<std::string> numbers = ids == nullptr ? std::nullopt : elements_of_(*ids);
+    std::vector<size_t> axes;
+    for (size_t axis = 0; axis + 1 < tensor.dims.size(); ++axis) {
+      if (tensor.dims[axis] <= 1 || !has_equal_parts(elements, tensor.dims, axis, element_bytes(tensor))) continue;
+      if (numbers && !has_equal_parts(*numbers, ids->dims, axis, element_bytes(*ids))) continue;
+      is_assumed = is_assumed || (!numbers && (axis > 0 || tensor.dims[0] != fixed_batch()));
+      axes.push_back(axis);
+    }
+    return axes;
+  }
+
+  static Tensor first_along(const std::vector<size_t>& axes, const Tensor& of, const std::string& elements) {
+    Tensor rows = of;
+    rows.data = {.slot = -1, .bytes = {}};
+    for (const size_t axis : axes) {
+      const std::string& from = axis == axes.front() ? elements : rows.data.bytes;
+      rows.data.bytes = first_parts(from, rows.dims, axis, element_bytes(of));
+      rows.dims[axis] = 1;
+    }
     return rows;
   }
 
@@ -313,7 +344,7 @@ class FoldedRestorer {
   std::string add_dims(const Tensor& of) {
     Tensor dims;
     dims.name = unused(of.name + "/dims");
-    dims.onnx_type = 7;
+    dims.onnx_type = kOnnxInt64;
     dims.dims = {std::ssize(of.dims)};
     dims.data.bytes.resize(of.dims.size() * sizeof(int64_t));
     std::memcpy(dims.data.bytes.data(), of.dims.data(), dims.data.bytes.size());
@@ -342,8 +373,9 @@ class FoldedRestorer {
   const ElementsOf& elements_of_;
   Restoration& restored_;
   const MergedReaders readers_of_;
-  std::set<std::string> names_;  // of all values and tensors
-  std::set<std::string> bound_;  // inputs, outputs, and what bodies of nodes read
+  std::map<std::string, size_t> initializers_;  // the place of each
+  std::set<std::string> names_;                 // of all values and tensors
+  std::set<std::string> bound_;                 // inputs, outputs, and what bodies of nodes read
   std::vector<Tensor> added_;
   std::vector<OnnxNode> nodes_;  // in front of the others: they read tensors alone
   std::set<std::string> gone_;

@@ -26,6 +26,13 @@ namespace graphpipe::frontend {
 /// How the names of constants end that had shared a tensor with a parameter, and have one of their own.
 inline constexpr std::string_view kConstantSuffix = "/constant";
 
+/// A value that was looked up beforehand in a table, with rows of which one stood in several places.
+struct LookedUp {
+  std::string name, table;
+  /// Whether different rows of the table that began equal may have stood there.
+  bool is_assumed = false;
+};
+
 struct Restoration {
   /// The tensors that are added, and those of tied weights that are read again; each once, in the order of the nodes.
   std::vector<std::string> names;
@@ -34,9 +41,8 @@ struct Restoration {
   std::map<std::string, Tensor> sources;
   /// For each node of the body where it stood before; nothing for new ones (Transpose, Unsqueeze, Add, Expand).
   std::vector<std::optional<size_t>> nodes;
-  /// Values that had been merged with others; and those that were looked up beforehand in tables, with rows of which
-  /// one stood in several places.
-  std::vector<SeparatedValue> separated, look_ups;
+  std::vector<SeparatedValue> separated;  // values that had been merged with others
+  std::vector<LookedUp> look_ups;
   bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
 };
 

@@ -34,12 +34,13 @@ Result<Imported> joined(const std::string& dims, const std::string& note, const 
       {{{"expand", note}}, {{"expand", elements}}, {}}, rules);
 }
 
-/// y = x + rows, which were looked up in a table.
-Result<Imported> looked_up(const std::string& dims, const std::string& note, const std::vector<float>& elements) {
+/// y = x + rows, which were looked up in a table. The file may have other tensors, "<int64[2] ids = {0, 1}>".
+Result<Imported> looked_up(const std::string& dims, const std::string& note, const std::vector<float>& elements,
+                           const std::string& tensors = "") {
   return import_noted(
-      exported_model(
-          text("g (float[4,2,3] x, float", dims, " embedding_1) => (float[4,2,3] y) { y = Add(x, embedding_1) }"),
-          {{"y", taken_by("add.Tensor", "%x, %embedding_1")}}, {"table.weight", "buffer ids"}),
+      exported_model(text("g (float[4,2,3] x, float", dims, " embedding_1) => (float[4,2,3] y) ", tensors,
+                          " { y = Add(x, embedding_1) }"),
+                     {{"y", taken_by("add.Tensor", "%x, %embedding_1")}}, {"table.weight", "buffer ids"}),
       {{{"embedding_1", note}}, {{"embedding_1", elements}}, {}});
 }
 
@@ -132,6 +133,23 @@ TEST_CASE("rows that were looked up for all samples are one each") {
   CHECK(shape(places->graph, "embedding_1_rows") == "1 2 3 ");
   const auto apart = looked_up("[1,2,3]", "['table.weight', 'arange']", {1, 2, 3, 4, 5, 6});
   CHECK(trained(apart) == std::set<std::string>{"embedding_1"});
+}
+
+TEST_CASE("equal rows in several places are one where the file says so, and are assumed to be elsewhere") {
+  const auto severity = [](const Result<Imported>& imported) {
+    for (const Diagnostic& note : imported.value().notes)
+      if (to_line(note).find("row of 'table.weight'") != std::string::npos) return note.severity;
+    FAIL("nothing is said of the table");
+    return Severity::kError;
+  };
+  const std::string note = "['table.weight', 'ids', 'val_1']";
+  const std::vector<float> alike = repeated({1, 2, 3}, 8);
+  CHECK(severity(looked_up("[4,2,3]", note, alike)) == Severity::kWarning);
+  CHECK(severity(looked_up("[1,2,3]", note, repeated({1, 2, 3}, 2))) == Severity::kWarning);
+  CHECK(severity(looked_up("[4,2,3]", note, repeated({1, 2, 3, 4, 5, 6}, 4))) == Severity::kNote);
+  CHECK(severity(looked_up("[4,2,3]", note, alike, "<int64[4,2] ids = {1, 1, 1, 1, 1, 1, 1, 1}>")) == Severity::kNote);
+  const auto different = looked_up("[4,2,3]", note, alike, "<int64[4,2] ids = {0, 1, 0, 1, 0, 1, 0, 1}>");
+  CHECK((!different.ok() || shape(different->graph, "embedding_1_rows") == "1 2 3 "));
 }
 
 TEST_CASE("rows of which it is not known whether they are one are refused") {
