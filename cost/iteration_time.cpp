@@ -72,30 +72,27 @@ IdMap<StageId, Ramps> ramps(const ir::StageGraph& graph, const IdMap<StageId, St
 
 namespace {
 
-/// The work of a device in a step.
+/// What a device works in a step, for how many stages: which of them can start first, which is followed by the least,
+/// and which has the most work.
 struct DeviceWork {
   double seconds = 0;
-  std::vector<StageId> stages;
+  size_t stages = 0;
+  StageId first, last, heaviest;
 };
 
-std::map<ir::DeviceId, DeviceWork> works_of_devices(const ir::StageGraph& graph, const IdMap<StageId, double>& own) {
+std::map<ir::DeviceId, DeviceWork> works_of_devices(const ir::StageGraph& graph, const IdMap<StageId, double>& own,
+                                                    const IdMap<StageId, Ramps>& paths) {
   std::map<ir::DeviceId, DeviceWork> works;
   for (const StageId stage : graph.stage_ids())
     for (const ir::DeviceId device : graph.stages[stage].choice.devices) {
-      works[device].seconds += own[stage];
-      works[device].stages.push_back(stage);
+      DeviceWork& work = works[device];
+      work.seconds += own[stage];
+      const bool is_only = work.stages++ == 0;
+      if (is_only || paths[stage].head < paths[work.first].head) work.first = stage;
+      if (is_only || paths[stage].tail < paths[work.last].tail) work.last = stage;
+      if (is_only || own[stage] > own[work.heaviest]) work.heaviest = stage;
     }
   return works;
-}
-
-/// A stage of the device that works longest.
-void note_busiest(IterationTime& time, const std::map<ir::DeviceId, DeviceWork>& works,
-                  const IdMap<StageId, double>& own) {
-  for (const auto& [device, work] : works) {
-    if (time.busiest.valid() && work.seconds <= time.busiest_seconds) continue;
-    time.busiest = std::ranges::max(work.stages, {}, [&](StageId stage) { return own[stage]; });
-    time.busiest_seconds = work.seconds;
-  }
 }
 
 }  // namespace
@@ -126,16 +123,14 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
     if (!longest.limiting.valid() || time.total() > longest.total()) longest = time;
   };
   for (StageId stage : graph.stage_ids()) try_path(stage, paths[stage].head, own[stage], stage);
-  // A device works for all of its stages, from the first that may start to the last.
-  const std::map<ir::DeviceId, DeviceWork> works = works_of_devices(graph, own);
-  for (const auto& [device, work] : works) {
-    const auto head = [&](StageId stage) { return paths[stage].head; };
-    const auto tail = [&](StageId stage) { return finished[stage].tail; };
-    const StageId first = std::ranges::min(work.stages, {}, head), last = std::ranges::min(work.stages, {}, tail);
-    const StageId heaviest = std::ranges::max(work.stages, {}, [&](StageId stage) { return own[stage]; });
-    try_path(heaviest, paths[first].head, work.seconds, last);
+  DeviceWork busiest;
+  for (const auto& [device, work] : works_of_devices(graph, own, finished)) {
+    // A device works for all of its stages, from the first that may start to the last.
+    if (work.stages > 1) try_path(work.heaviest, paths[work.first].head, work.seconds, work.last);
+    if (busiest.stages == 0 || work.seconds > busiest.seconds) busiest = work;
   }
-  note_busiest(longest, works, own);
+  longest.busiest = busiest.heaviest;
+  longest.busiest_seconds = busiest.seconds;
   longest.fits = in_flight_plan.fits;
   longest.slowed_by_memory = slowdown > 1 + 1e-6;
   return longest;
