@@ -6,13 +6,11 @@
 // On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition,
 // so that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
 
-#include <algorithm>
 #include <cstdio>
 
+#include "bench/kernels/fastest_of_two.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/winograd.h"
-#include "runtime/profiling/measure_rates.h"
-#include "support/units.h"
 
 using namespace graphpipe;
 using wire::ConvolutionKernel;
@@ -35,22 +33,18 @@ constexpr Layer kLayers[] = {
 };
 
 struct Seconds {
-  double direct = kInfinity, winograd = kInfinity;
+  double direct = 0, winograd = 0;
 };
 
 Seconds seconds_of_pass(const wire::Convolution& of) {
-  constexpr int kRounds = 5;
   const runtime::MeasuredConvolution pass(of);
-  Seconds seconds;
-  for (int i = 0; i < kRounds; ++i) {
-    seconds.direct = std::min(seconds.direct, runtime::seconds_of([&] { pass.run(ConvolutionKernel::kDirect); }));
-    seconds.winograd = std::min(seconds.winograd, runtime::seconds_of([&] { pass.run(ConvolutionKernel::kWinograd); }));
-  }
-  return seconds;
+  const FastestOfTwo seconds =
+      fastest_of_two([&] { pass.run(ConvolutionKernel::kDirect); }, [&] { pass.run(ConvolutionKernel::kWinograd); });
+  return {seconds.one, seconds.other};
 }
 
 void print_layer(const Layer& layer) {
-  Seconds sum{0, 0};
+  Seconds sum;
   std::printf("| %s | %ld x %ld to %ld, %ldx%ld |", layer.name, layer.samples, layer.channels, layer.results,
               layer.size, layer.size);
   for (const ConvolutionPass pass :

@@ -9,14 +9,12 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <functional>
 
+#include "bench/kernels/fastest_of_two.h"
 #include "runtime/kernels/convolution.h"
-#include "runtime/profiling/measure_rates.h"
-#include "support/units.h"
 
 using namespace graphpipe;
 
@@ -30,13 +28,8 @@ struct Layer {
 constexpr Layer kLayers[] = {{"ViT-B/16", 16, 768}, {"ViT-L/14", 14, 1024}, {"ViT-B/32", 32, 768}};
 
 void print_pair(const std::function<void()>& theirs, const std::function<void()>& ours) {
-  constexpr int kRounds = 5;
-  double slower = kInfinity, faster = kInfinity;
-  for (int round = 0; round < kRounds; ++round) {
-    slower = std::min(slower, runtime::seconds_of(theirs));
-    faster = std::min(faster, runtime::seconds_of(ours));
-  }
-  std::printf(" %.1f, %.1f, %.2f |", 1e3 * slower, 1e3 * faster, slower / faster);
+  const FastestOfTwo seconds = fastest_of_two(theirs, ours);
+  std::printf(" %.1f, %.1f, %.2f |", 1e3 * seconds.one, 1e3 * seconds.other, seconds.one / seconds.other);
   std::fflush(stdout);
 }
 

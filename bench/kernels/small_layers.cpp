@@ -9,7 +9,6 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <functional>
@@ -17,12 +16,11 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/kernels/fastest_of_two.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/relu.h"
 #include "runtime/kernels/sum_rows.h"
-#include "runtime/profiling/measure_rates.h"
-#include "support/units.h"
 
 using namespace graphpipe;
 
@@ -31,13 +29,9 @@ namespace {
 using Run = std::function<void()>;
 
 void compare(const char* what, const Run& theirs, const Run& ours) {
-  constexpr int kRounds = 5;
-  double slower = kInfinity, faster = kInfinity;
-  for (int round = 0; round < kRounds; ++round) {
-    slower = std::min(slower, runtime::seconds_of(theirs));
-    faster = std::min(faster, runtime::seconds_of(ours));
-  }
-  std::printf("| %s | %.2f | %.2f | %.2f |\n", what, 1e6 * slower, 1e6 * faster, slower / faster);
+  const FastestOfTwo seconds = fastest_of_two(theirs, ours);
+  std::printf("| %s | %.2f | %.2f | %.2f |\n", what, 1e6 * seconds.one, 1e6 * seconds.other,
+              seconds.one / seconds.other);
 }
 
 std::string sizes_text(at::IntArrayRef sizes) {
