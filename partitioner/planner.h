@@ -113,6 +113,8 @@ struct PlanRequest : SearchTime {
   std::function<std::optional<Diagnostic>(const ir::Assignment&)> refusal;
   /// `auto` also searches with single parameters fixed (auto/narrowed.cpp), which takes several times as long.
   bool thorough = true;
+  /// The planner `sequential` is asked too: no other needs to search the line of all nodes.
+  bool beside_sequential = false;
   /// A step that is known already: of plans that cannot be shorter, a planner may find none.
   double known_step = std::numeric_limits<double>::infinity();
   /// The plan that the planner `manual` checks and uses as given.

@@ -134,7 +134,7 @@ Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
 }  // namespace
 
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                                 SearchLine* line) {
+                                 bool thorough, SearchLine* line) {
   const ir::PlanGraph graph = scheduler::with_versions_of(options.policy, options.order.vertical_sync, priced);
   partitioner::PlanRequest request;
   request.graph = &graph;
@@ -142,6 +142,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   GP_TRY_VOID(take_flags(options, request));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
+  request.thorough = thorough;
   request.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   // More batches make each step of all plans shorter by about as much, and take so much longer to order.
   const int64_t drain_every = std::min(options.order.drain_every, scheduler::kUsualDrainEvery);

@@ -40,8 +40,9 @@ struct Choice {
 Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request);
 
 /// Runs the planner that the flags name, with the simulated step as its yardstick, and returns the best candidates.
-/// `line`, which may be null, hears of each plan. Errors: kUsage for flags that do not parse; those of the planner.
+/// `thorough` is PlanRequest's; `line`, which may be null, hears of each plan. Errors: kUsage for flags that do not
+/// parse; those of the planner.
 Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph& priced, const ir::Cluster& cluster,
-                                 SearchLine* line);
+                                 bool thorough, SearchLine* line);
 
 }  // namespace graphpipe::driver

@@ -127,12 +127,12 @@ Status take_fitting(Pipeline& pipeline, std::vector<ChosenPlan> plans, const Pla
 }
 
 /// Searches where devices have `slack` times the memory, as the planner goes by and the orders of its plans.
-Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Search& search) {
+Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Search& search, bool thorough = true) {
   PlanOptions rest = options;
   // A search that begins when the time is over takes what needs none.
   if (options.time_limit > 0) rest.time_limit = std::max(kMinSeconds, options.time_limit - search.watch.seconds());
   const ir::Cluster cluster = ir::with_memory(pipeline.plan.cluster, slack);
-  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, search.line));
+  GP_TRY(Choice choice, choose_assignment(rest, pipeline.priced, cluster, thorough, search.line));
   pipeline.complete = choice.complete;
   GP_TRY_VOID(take_fitting(pipeline, std::move(choice.plans), options, search));
   const bool is_one_stage = search.first_fits && pipeline.plan.assignment.choice.size() == 1;
@@ -186,6 +186,12 @@ Status keep_faster(Pipeline& pipeline, const ir::Plan& asked, Search& search, co
   return derive(pipeline);
 }
 
+/// Whether the planner has narrower searches to be thorough with.
+bool asks_others(const PlanOptions& options) {
+  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
+  return planner != nullptr && planner->traits.asks_others;
+}
+
 /// How many searches beyond the bounds a graph of this size gets.
 size_t searches_beyond(const Pipeline& pipeline) {
   return 1 + kNodesBeyond / std::max<size_t>(1, pipeline.priced.nodes.size());
@@ -203,12 +209,19 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
     if (!pipeline.complete || !may_be_limited(pipeline, options, part)) break;
     if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
     if (slack < 1) break;
-    search.first_fits = false;
-    // The search may have passed over faster plans that fit.
-    GP_TRY_VOID(keep_faster(pipeline, asked, search, [&] { return plan_for(pipeline, options, slack, search); }));
-    // The first plan of an asynchronous policy may fit because it drains more often than others would.
-    const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
-    search.best_fits = is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
+    // The search may have passed over faster plans that fit. Without any limit a quick one tells whether they do.
+    const auto best_fits = [&](bool thorough) -> Result<bool> {
+      search.first_fits = false;
+      const auto find = [&] { return plan_for(pipeline, options, slack, search, thorough); };
+      GP_TRY_VOID(keep_faster(pipeline, asked, search, find));
+      // The first plan of an asynchronous policy may fit because it drains more often than others would.
+      const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
+      return is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
+    };
+    GP_TRY(search.best_fits, best_fits(!is_first || !asks_others(options)));
+    if (search.best_fits && asks_others(options)) {
+      GP_TRY(search.best_fits, best_fits(true));
+    }
     if (search.best_fits) break;
   }
   return Ok{};
@@ -313,10 +326,8 @@ Status scan_sizes(Pipeline& pipeline, const PlanOptions& options, const Search& 
 
 /// Whether the user leaves the plan to `auto` and its stages to the planner.
 bool may_climb(const PlanOptions& options) {
-  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);
-  return planner != nullptr && planner->traits.asks_others && policy != nullptr &&
-         policy->shape == ir::StageShape::kAny && !policy->takes_turns;
+  return asks_others(options) && policy != nullptr && policy->shape == ir::StageShape::kAny && !policy->takes_turns;
 }
 
 /// Whether the planner weighs for each stage whether it recomputes: `auto`, but among stages of a policy's own shape.
@@ -400,8 +411,7 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   // Of all that was tried: the orders and the code of candidates, too, and other sizes of their micro-batches.
   pipeline.search_seconds = search.watch.seconds();
   // What `auto` goes by, of the plan as it is in the end.
-  const partitioner::PlannerEntry* planner = partitioner::find_planner(options.planner);
-  if (planner != nullptr && planner->traits.asks_others) pipeline.objective.objective = pipeline.built.step_seconds();
+  if (asks_others(options)) pipeline.objective.objective = pipeline.built.step_seconds();
   return Ok{};
 }
 

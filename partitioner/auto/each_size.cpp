@@ -34,7 +34,9 @@ constexpr size_t kAtOnce = 2;
 
 class EachSize {
  public:
-  explicit EachSize(const PlanRequest& request) : whole_(request), is_small_(work_of(request) <= kMaxWorkOfAllSizes) {}
+  /// `known` outlives the search.
+  EachSize(const PlanRequest& request, KnownAnswers& known)
+      : known_(known), whole_(request, known), is_small_(work_of(request) <= kMaxWorkOfAllSizes) {}
 
   Result<PlanAnswer> run() {
     whole_.begin();
@@ -64,7 +66,7 @@ class EachSize {
     for (const Samples size : sizes) {
       PlanRequest narrow = whole_.narrower();
       narrow.micro_batch = size;
-      searches_.push_back(std::make_unique<NarrowedSearch>(std::move(narrow)));
+      searches_.push_back(std::make_unique<NarrowedSearch>(std::move(narrow), known_));
       begun_.insert(size);
     }
     run_tasks(sizes.size(), whole_.request().threads, [&](size_t i) { searches_[first + i]->begin(); });
@@ -122,12 +124,15 @@ class EachSize {
     for (const Samples other : micro_batch_sizes(whole_.request()))
       if (other.count <= 2 * size && 2 * other.count >= size) sizes.push_back(other);
     const int stages = whole_.stages();
-    for (const Samples other : sizes) {
-      if (!shapes_.emplace(stages, other).second) continue;
-      PlanRequest narrow = whole_.narrower();
-      narrow.stages = stages;
-      narrow.micro_batch = other;
-      whole_.take(narrow);
+    std::erase_if(sizes, [&](Samples other) { return !shapes_.emplace(stages, other).second; });
+    for (size_t next = 0; next < sizes.size(); next += kSearchesAtOnce) {
+      std::vector<PlanRequest> searches;
+      for (size_t i = next; i < std::min(next + kSearchesAtOnce, sizes.size()); ++i) {
+        searches.push_back(whole_.narrower());
+        searches.back().stages = stages;
+        searches.back().micro_batch = sizes[i];
+      }
+      whole_.take(searches);
     }
   }
 
@@ -154,10 +159,11 @@ class EachSize {
       if (whole_.is_over() || stages < 1 || stages > whole_.max_stages()) continue;
       PlanRequest narrow = whole_.narrower();
       narrow.stages = stages;
-      if (Result<PlanAnswer> answer = EachSize(narrow).run(); answer.ok()) whole_.add(std::move(*answer));
+      if (Result<PlanAnswer> answer = EachSize(narrow, known_).run(); answer.ok()) whole_.add(std::move(*answer));
     }
   }
 
+  KnownAnswers& known_;
   NarrowedSearch whole_;
   const bool is_small_;
   std::vector<Search> searches_;
@@ -166,13 +172,13 @@ class EachSize {
 };
 
 /// Sizes that may differ need not: the best plan of one size for all is where the search for them begins.
-Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request) {
+Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request, KnownAnswers& known) {
   const Stopwatch watch;
   PlanRequest equal = request;
   equal.micro_batch_per_stage = false;
   equal.time_limit /= 2;
-  Result<PlanAnswer> of_equal = EachSize(equal).run();
-  NarrowedSearch search(with_time_left(request, watch));
+  Result<PlanAnswer> of_equal = EachSize(equal, known).run();
+  NarrowedSearch search(with_time_left(request, watch), known);
   if (of_equal.ok()) search.add(std::move(*of_equal));
   search.begin();
   search.go_on(kInfinity);
@@ -185,13 +191,14 @@ Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request) {
 
 Result<PlanAnswer> plan_auto(const PlanRequest& request) {
   if (!request.thorough || !request.replicas.empty() || work_of(request) > kMaxWork) return search_as_asked(request);
+  KnownAnswers known;
   if (request.micro_batch) {
-    NarrowedSearch search(request);
+    NarrowedSearch search(request, known);
     search.begin();
     search.go_on(kInfinity);
     return search.answer();
   }
-  return request.micro_batch_per_stage ? plan_sizes_that_differ(request) : EachSize(request).run();
+  return request.micro_batch_per_stage ? plan_sizes_that_differ(request, known) : EachSize(request, known).run();
 }
 
 }  // namespace graphpipe::partitioner

@@ -1,6 +1,7 @@
 #include "partitioner/auto/narrowed.h"
 
 #include <algorithm>
+#include <array>
 
 #include "partitioner/auto/climb.h"
 #include "partitioner/auto/planner.h"
@@ -53,7 +54,7 @@ PlanRequest NarrowedSearch::narrower() const {
 void NarrowedSearch::add(PlanAnswer answer) { merge_answers(best_, std::move(answer)); }
 
 void NarrowedSearch::begin() {
-  Result<PlanAnswer> found = search_as_asked(request_);
+  Result<PlanAnswer> found = known_.of(request_);
   if (found.ok()) add(std::move(*found));
   else refusals_ = found.problems();
 }
@@ -79,38 +80,65 @@ Result<PlanAnswer> NarrowedSearch::answer() {
   return std::move(*best_);
 }
 
-double NarrowedSearch::take(const PlanRequest& narrow) {
-  if (is_over()) return kInfinity;
-  Result<PlanAnswer> answer = search_as_asked(narrow);
-  if (!answer.ok()) return kInfinity;
-  const double found = answer->candidates.front().step_seconds;
-  add(std::move(*answer));
-  return found;
+std::vector<double> NarrowedSearch::take(const std::vector<PlanRequest>& narrower) {
+  std::vector<Result<PlanAnswer>> answers(narrower.size(), Diagnostic{.code = Code::kInterrupted});
+  run_tasks(narrower.size(), request_.threads, [&](size_t i) {
+    if (!is_over()) answers[i] = known_.of(narrower[i]);
+  });
+  std::vector<double> steps;
+  for (Result<PlanAnswer>& answer : answers) {
+    steps.push_back(answer.ok() ? answer->candidates.front().step_seconds : kInfinity);
+    if (answer.ok()) add(std::move(*answer));
+  }
+  return steps;
 }
 
 int NarrowedSearch::max_stages() const {
   return static_cast<int>(std::min(request_.cluster->devices.size(), request_.graph->nodes.size()));
 }
 
-double NarrowedSearch::search_stages(int stages) {
-  const auto [entry, is_new] = tried_.try_emplace(stages, kInfinity);
-  if (!is_new) return entry->second;
-  PlanRequest narrow = narrower();
-  narrow.stages = stages;
-  return entry->second = take(narrow);
+void NarrowedSearch::search_stages(const std::vector<int>& numbers) {
+  std::vector<PlanRequest> searches;
+  for (const int stages : numbers) {
+    if (!tried_.try_emplace(stages, kInfinity).second) continue;
+    searches.push_back(narrower());
+    searches.back().stages = stages;
+  }
+  const std::vector<double> steps = take(searches);
+  for (size_t i = 0; i < steps.size(); ++i) tried_[*searches[i].stages] = steps[i];
 }
 
 void NarrowedSearch::each_number_of_stages() {
-  for (int stages = 1; stages <= max_stages(); ++stages) search_stages(stages);
+  std::vector<int> numbers;
+  for (int stages = 1; stages <= max_stages(); ++stages) {
+    numbers.push_back(stages);
+    if (numbers.size() < kSearchesAtOnce && stages < max_stages()) continue;
+    search_stages(numbers);
+    numbers.clear();
+  }
 }
 
-void NarrowedSearch::search_stages_beyond(int known, int direction) {
+void NarrowedSearch::search_stages_beyond(int known) {
   const bool is_large = work_ > kMaxWorkOfTwice;
   const int fewest = std::max(1, is_large ? known - 1 : known / 2);
   const int limit = std::min(max_stages(), is_large ? known + 1 : 2 * known);
-  int far = 0;
-  for (int stages = known + direction; stages >= fewest && stages <= limit && far < kMaxFarStages; stages += direction)
-    far = search_stages(stages) > kFarBehind * step() ? far + 1 : 0;
+  struct Direction {
+    int step = 1, far = 0;
+  };
+  std::array<Direction, 2> directions{Direction{-1}, Direction{1}};
+  for (int distance = 1; distance <= limit; ++distance) {
+    std::vector<int> numbers;
+    for (const Direction& direction : directions)
+      if (const int stages = known + distance * direction.step;
+          direction.far < kMaxFarStages && stages >= fewest && stages <= limit)
+        numbers.push_back(stages);
+    if (numbers.empty()) return;
+    search_stages(numbers);
+    for (const int stages : numbers) {
+      Direction& direction = directions[stages > known ? 1 : 0];
+      direction.far = tried_[stages] > kFarBehind * step() ? direction.far + 1 : 0;
+    }
+  }
 }
 
 /// A search with a fixed number of stages and a fixed size is fast and finds plans that a free one misses. It is
@@ -119,10 +147,9 @@ void NarrowedSearch::beside_the_best() {
   for (double before = kInfinity; step() < before && !is_over();) {
     before = step();
     const int known = stages();
-    search_stages(known);
+    search_stages({known});
     if (request_.stages) return;
-    search_stages_beyond(known, -1);
-    search_stages_beyond(known, 1);
+    search_stages_beyond(known);
   }
 }
 
@@ -133,7 +160,7 @@ void NarrowedSearch::fewer_devices() {
     if (min_step_of_plans(request_, part) >= step()) return;
     PlanRequest narrow = narrower();
     narrow.cluster = &part;
-    take(narrow);
+    take({narrow});
   }
 }
 

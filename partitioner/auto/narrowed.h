@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "partitioner/auto/known_answers.h"
 #include "partitioner/planner.h"
 #include "support/stopwatch.h"
 
@@ -18,6 +19,9 @@ namespace graphpipe::partitioner {
 constexpr double kStartSlack = 1.25;
 /// How far behind the best plan known a part of the search is not looked at further.
 constexpr double kFarBehind = 1.15;
+/// Narrower searches that begin at once. It is fixed, whatever the number of threads, because it decides which results
+/// each search knows.
+constexpr size_t kSearchesAtOnce = 4;
 
 /// Nodes times devices: the time of a search grows with both, from milliseconds to seconds. Above the maximum nothing
 /// is searched again.
@@ -27,7 +31,9 @@ constexpr size_t kMaxWork = 40'000;
 /// The search for one request, and with its stages and devices fixed around the best plan.
 class NarrowedSearch {
  public:
-  explicit NarrowedSearch(PlanRequest request) : request_(std::move(request)), work_(work_of(request_)) {}
+  /// `known` is of the whole search, and outlives this one.
+  NarrowedSearch(PlanRequest request, KnownAnswers& known)
+      : request_(std::move(request)), work_(work_of(request_)), known_(known) {}
 
   const PlanRequest& request() const { return request_; }
   /// Of the best plan found; infinity without one.
@@ -41,8 +47,8 @@ class NarrowedSearch {
   /// A request of its own with one more parameter fixed, for the time that is left.
   PlanRequest narrower() const;
   void add(PlanAnswer answer);
-  /// Searches and keeps the best. Returns the step that is found, infinity without one.
-  double take(const PlanRequest& narrow);
+  /// Searches side by side, and keeps the best. Returns the steps that are found, infinity where there is none.
+  std::vector<double> take(const std::vector<PlanRequest>& narrower);
 
   /// The search as it is asked for.
   void begin();
@@ -54,9 +60,9 @@ class NarrowedSearch {
   int max_stages() const;
 
  private:
-  double search_stages(int stages);
+  void search_stages(const std::vector<int>& numbers);
   void each_number_of_stages();
-  void search_stages_beyond(int known, int direction);
+  void search_stages_beyond(int known);
   void beside_the_best();
   void fewer_devices();
   std::map<Samples, ir::Assignment> starts_by_simulation() const;
@@ -65,6 +71,7 @@ class NarrowedSearch {
 
   PlanRequest request_;
   size_t work_;
+  KnownAnswers& known_;
   Stopwatch watch_;
   std::optional<PlanAnswer> best_;
   /// Why the search as it was asked for found nothing.

@@ -112,6 +112,7 @@ class AutoPlanner {
   PlanRequest rest_of(const std::optional<PlanAnswer>& best) const {
     PlanRequest rest = request_;
     rest.time_limit = time_left();
+    rest.beside_sequential = true;
     if (best) rest.known_step = best->candidates.front().step_seconds;
     return rest;
   }

@@ -56,7 +56,8 @@ Result<PlanAnswer> search(const PlanRequest& request, bool line) {
   Candidates found(request);
   search_over(request, line, deadline, found);
   // Stages of a line may take parts of any branches, and fit where those of the tree do not.
-  if (!line && found.best(1).empty() && !deadline.passed()) search_over(request, true, deadline, found);
+  const bool needs_line = !line && !request.beside_sequential && found.best(1).empty();
+  if (needs_line && !deadline.passed()) search_over(request, true, deadline, found);
   return found.answer(!deadline.passed(), watch.seconds());
 }
 
