@@ -356,15 +356,18 @@ Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
+  // Quick ones find out where plans begin to fit; once one is known, thorough ones follow.
+  const bool may_follow = asks_others(options) && searches_beyond(pipeline) > 1;
   size_t tried = 0;
   while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
     pipeline.plan = asked;
-    found = plan_for(pipeline, options, kSlacks[tried++], search);
+    found = plan_for(pipeline, options, kSlacks[tried++], search, !may_follow);
   }
+  if (tried > 0 && found.ok() && may_follow) --tried;
   // Bounds that are further off than any seen, such as those of cells with many branches, hide plans that fit.
   if (has_no_schedule(found) && !interrupted()) {
     pipeline.plan = asked;
-    found = plan_for(pipeline, options, kUnlimited, search);
+    found = plan_for(pipeline, options, kUnlimited, search, !may_follow);
   }
   if (!found.ok()) return has_no_schedule(found) ? first : found;
   return search_with_more_memory(pipeline, options, asked, search, tried);

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "support/integer_math.h"
 #include "support/units.h"
@@ -64,8 +65,8 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
       counts_(replicas_.size()),
       columns_(counts_),
       feeds_batch_(graph.nodes.size(), false),
-      touches_(graph.nodes.size()),
-      gradient_reader_count_(graph.values.size(), 0),
+      uses_(graph.nodes.size()),
+      all_uses_(graph.values.size()),
       values_(graph.values.size()),
       group_uses_(graph.weight_groups.size(), 0) {
   std::set<std::pair<double, double>> rates;
@@ -138,15 +139,21 @@ void StageEvaluator::price_values() {
     fill(value_seconds_, id.index(), [&](double n) { return message_seconds(link, value.bytes.at(n)); });
     fill(value_gradient_seconds_, id.index(),
          [&](double n) { return message_seconds(link, value.gradient_bytes.at(n)); });
-    touches_[value.producer].produced.push_back(id);
-    for (PlanNodeId node : value.readers) touches_[node].read.push_back(id);
-    std::vector<PlanNodeId> gradient_readers = value.gradient_readers;
-    gradient_readers.erase(std::unique(gradient_readers.begin(), gradient_readers.end()), gradient_readers.end());
-    gradient_reader_count_[id.index()] = static_cast<int>(gradient_readers.size());
-    for (PlanNodeId node : gradient_readers) touches_[node].gradient_read.push_back(id);
-    for (PlanNodeId node : value.saved_by_input_gradient) touches_[node].saved.push_back(id);
-    for (PlanNodeId node : value.saved_by_weight_gradient) touches_[node].weight_saved.push_back(id);
+    use_of(value.producer, id).producer = true;
+    for (PlanNodeId node : value.readers) ++use_of(node, id).readers;
+    for (PlanNodeId node : value.gradient_readers) use_of(node, id).gradient_readers = 1;
+    for (PlanNodeId node : value.saved_by_input_gradient) ++use_of(node, id).savers;
+    for (PlanNodeId node : value.saved_by_weight_gradient) ++use_of(node, id).savers;
   }
+  for (const auto& of_node : uses_)
+    for (const auto& [value, uses] : of_node) all_uses_[value].add(uses);
+}
+
+// Uses are set value by value.
+StageEvaluator::Uses& StageEvaluator::use_of(PlanNodeId node, PlanValueId value) {
+  auto& of_node = uses_[node];
+  if (of_node.empty() || of_node.back().first != value) of_node.emplace_back(value, Uses{});
+  return of_node.back().second;
 }
 
 void StageEvaluator::clear() {
@@ -193,35 +200,32 @@ void StageEvaluator::add_node(PlanNodeId id) {
     weight_bytes_ += bytes;
     if (graph_.weight_groups[group].trainable) add_trained(graph_.weight_groups[group]);
   }
-  const auto update = [&](const std::vector<PlanValueId>& list, auto&& step) {
-    for (PlanValueId value : list) {
-      ValueState state = values_[value];
-      step(state);
-      change(value, state);
-    }
-  };
-  const Touches& touches = touches_[id];
-  update(touches.produced, [](ValueState& state) { state.producer = true; });
-  update(touches.read, [](ValueState& state) { ++state.readers; });
-  update(touches.gradient_read, [](ValueState& state) { ++state.gradient_readers; });
-  update(touches.saved, [](ValueState& state) { ++state.savers; });
-  update(touches.weight_saved, [](ValueState& state) { ++state.weight_savers; });
+  for (const auto& [value, uses] : uses_[id]) add_uses(value, uses);
 }
 
 void StageEvaluator::add_trained(const ir::WeightGroup& weights) {
   trainable_bytes_ += static_cast<double>(weights.bytes.count);
+  if (!options_.counts_updates) return;
   for (const size_t copies : {1, 2}) {
     cost::UpdateWork& work = copies == 1 ? update_alone_ : update_of_replica_;
     work.add(weights, ir::updated_bytes(weights, copies, graph_.batch));
   }
 }
 
-StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const ValueState& state) const {
+void StageEvaluator::Uses::add(const Uses& other) {
+  producer = producer || other.producer;
+  readers += other.readers;
+  gradient_readers += other.gradient_readers;
+  savers += other.savers;
+}
+
+StageEvaluator::Boundary StageEvaluator::boundary(PlanValueId id, const Uses& uses) const {
+  const Uses& all = all_uses_[id];
   Boundary at;
-  at.in = !state.producer && state.readers > 0;
-  at.out = state.producer && state.readers < static_cast<int>(graph_.values[id].readers.size());
-  if (at.in) at.gradient = state.gradient_readers > 0;
-  if (at.out) at.gradient = state.gradient_readers < gradient_reader_count_[id.index()];
+  at.in = !uses.producer && uses.readers > 0;
+  at.out = uses.producer && uses.readers < all.readers;
+  if (at.in) at.gradient = uses.gradient_readers > 0;
+  if (at.out) at.gradient = uses.gradient_readers < all.gradient_readers;
   return at;
 }
 
@@ -240,22 +244,21 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
   }
 }
 
-void StageEvaluator::change(PlanValueId id, ValueState to) {
+void StageEvaluator::add_uses(PlanValueId id, const Uses& uses) {
   ValueState& state = values_[id];
   touched_values_.push_back(id);
-  const Boundary before = boundary(id, state), after = boundary(id, to);
-  if (before.in != after.in || before.out != after.out || before.gradient != after.gradient) {
+  state.uses.add(uses);
+  const Boundary before = std::exchange(state.boundary, boundary(id, state.uses));
+  if (state.boundary != before) {
     add_boundary(id, before, -1);
-    add_boundary(id, after, 1);
+    add_boundary(id, state.boundary, 1);
   }
   // Inputs and outputs stay as long as the item, saved or not; what is both counts once.
-  const auto is_held = [](const ValueState& of, const Boundary& at) {
-    return of.savers + of.weight_savers > 0 || at.in || at.out;
-  };
-  const int held = static_cast<int>(is_held(to, after)) - static_cast<int>(is_held(state, before));
-  if (held != 0)
-    for (size_t i = 0; i < columns_; ++i) stash_[i] += held * value_bytes_.row(id.index())[i];
-  state = to;
+  const bool was_held = std::exchange(state.held, state.uses.savers > 0 || state.boundary.in || state.boundary.out);
+  if (was_held == state.held) return;
+  const double sign = state.held ? 1 : -1;
+  const double* bytes = value_bytes_.row(id.index());
+  for (size_t i = 0; i < columns_; ++i) stash_[i] += sign * bytes[i];
 }
 
 double StageEvaluator::min_time_per_sample() const {
@@ -343,7 +346,11 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
 bool StageEvaluator::options(double limit, std::vector<StageOption>& out) const {
   const size_t first = out.size();
   bool all = true;
-  for (size_t i = 0; i < counts(); ++i)
+  for (size_t i = 0; i < counts(); ++i) {
+    if (compute_per_sample(i) > limit) {
+      all = false;
+      continue;
+    }
     for (const bool recompute : forms()) {
       const StageOption option = option_at(i, recompute);
       if (!(option.time_per_sample <= limit)) {
@@ -359,6 +366,7 @@ bool StageEvaluator::options(double limit, std::vector<StageOption>& out) const 
           });
       if (!useless) out.push_back(option);
     }
+  }
   return all;
 }
 

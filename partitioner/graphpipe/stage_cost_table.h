@@ -78,19 +78,27 @@ class StageEvaluator {
   bool options(double limit, std::vector<StageOption>& out) const;
 
  private:
-  struct ValueState {
-    bool producer = false;
-    int readers = 0, gradient_readers = 0, savers = 0, weight_savers = 0;
-  };
-  /// The value's part in the sums, for one replica count.
+  /// Whether a value crosses the stage's boundary, and its gradient.
   struct Boundary {
     bool in = false, out = false, gradient = false;
+    bool operator==(const Boundary&) const = default;
+  };
+  /// How many of a stage's nodes, or how often one of them, does what with a value.
+  struct Uses {
+    bool producer = false;
+    int readers = 0, gradient_readers = 0, savers = 0;
+    void add(const Uses& other);
+  };
+  struct ValueState {
+    Uses uses;
+    Boundary boundary;
+    bool held = false;
   };
   void add_node(ir::PlanNodeId node);
   void add_trained(const ir::WeightGroup& weights);
   double update_seconds(int replicas) const;
-  void change(ir::PlanValueId value, ValueState to);
-  Boundary boundary(ir::PlanValueId value, const ValueState& state) const;
+  void add_uses(ir::PlanValueId value, const Uses& uses);
+  Boundary boundary(ir::PlanValueId value, const Uses& uses) const;
   void add_boundary(ir::PlanValueId value, const Boundary& boundary, double sign);
 
   const ir::PlanGraph& graph_;
@@ -130,11 +138,11 @@ class StageEvaluator {
   std::vector<ir::SumTime> reductions_;
   Table node_seconds_, node_forward_, node_stash_, node_workspace_, node_kept_;
   Table value_bytes_, value_gradient_bytes_, value_seconds_, value_gradient_seconds_;
-  struct Touches {
-    std::vector<ir::PlanValueId> produced, read, gradient_read, saved, weight_saved;
-  };
-  IdMap<ir::PlanNodeId, Touches> touches_;
-  std::vector<int> gradient_reader_count_;
+  /// The use that has to be set for a node and a value; those of all nodes.
+  Uses& use_of(ir::PlanNodeId node, ir::PlanValueId value);
+  IdMap<ir::PlanNodeId, std::vector<std::pair<ir::PlanValueId, Uses>>> uses_;
+  /// Of each value in the whole graph.
+  IdMap<ir::PlanValueId, Uses> all_uses_;
 
   // The stage so far.
   std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
