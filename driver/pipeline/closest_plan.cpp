@@ -7,12 +7,12 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "scheduler/build_schedule.h"
-#include "support/stopwatch.h"
 
 namespace graphpipe::driver {
 namespace {
 
-constexpr double kMaxSeconds = 5;
+/// How many nodes the plans have together that are compared, and at least so many plans.
+constexpr size_t kMaxNodes = 20'000, kFewestPlans = 3;
 
 std::optional<Lack> lack_of(Pipeline& pipeline) {
   const ir::Cluster& cluster = pipeline.plan.cluster;
@@ -41,9 +41,9 @@ std::optional<Lack> lack_of(Pipeline& pipeline) {
 
 std::optional<Lack> smallest_lack(Pipeline& pipeline, std::span<const ir::Assignment> plans) {
   std::optional<Lack> smallest;
-  const Stopwatch watch;
-  for (const ir::Assignment& plan : plans) {
-    if (interrupted() || (smallest && watch.seconds() > kMaxSeconds)) break;
+  const size_t most = std::max(kFewestPlans, kMaxNodes / std::max<size_t>(1, pipeline.priced.nodes.size()));
+  for (const ir::Assignment& plan : plans.first(std::min(most, plans.size()))) {
+    if (interrupted()) break;
     pipeline.plan.assignment = plan;
     const std::optional<Lack> lack = lack_of(pipeline);
     if (lack && (!smallest || lack->bytes < smallest->bytes)) smallest = lack;

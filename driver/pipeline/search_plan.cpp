@@ -146,6 +146,9 @@ Status plan_for(Pipeline& pipeline, const PlanOptions& options, double slack, Se
 // known, a search without any limit comes first: what it finds first is what there is to gain, and often fits.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 constexpr std::array<double, 5> kSlacks = {scheduler::kMemoryBoundSlack, 1.7, 1.4, 1.1, 0.9};
+/// Where no plan fits with any of these: bounds of cells with many branches are further off than others, and of plans
+/// that do not fit either, the refusal says what the one that comes closest lacks.
+constexpr std::array<double, 4> kFarSlacks = {2.5, 4, 8, kUnlimited};
 /// Where a plan is known, those after the first of these searches are as many as have so many nodes together, and begin
 /// no later than this after all began.
 constexpr size_t kNodesBeyond = 1000;
@@ -202,7 +205,7 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
                                size_t tried) {
   std::vector<double> slacks(kSlacks.begin() + static_cast<std::ptrdiff_t>(tried), kSlacks.end());
   slacks.insert(slacks.begin(), kUnlimited);
-  slacks.resize(std::min(slacks.size(), searches_beyond(pipeline)));
+  slacks.resize(std::min(slacks.size(), searches_beyond(pipeline) + (tried > 0 ? 1 : 0)));
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
@@ -218,7 +221,7 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
       const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
       return is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
     };
-    GP_TRY(search.best_fits, best_fits(!is_first || !asks_others(options)));
+    GP_TRY(search.best_fits, best_fits(!is_first));
     if (search.best_fits && asks_others(options)) {
       GP_TRY(search.best_fits, best_fits(true));
     }
@@ -356,21 +359,18 @@ Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
-  // Quick ones find out where plans begin to fit; once one is known, thorough ones follow.
-  const bool may_follow = asks_others(options) && searches_beyond(pipeline) > 1;
+  // Quick ones tell where plans begin to fit; from there on they are thorough.
+  const auto search_with = [&](double slack) {
+    pipeline.plan = asked;
+    found = plan_for(pipeline, options, slack, search, false);
+  };
   size_t tried = 0;
-  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) {
-    pipeline.plan = asked;
-    found = plan_for(pipeline, options, kSlacks[tried++], search, !may_follow);
-  }
-  if (tried > 0 && found.ok() && may_follow) --tried;
-  // Bounds that are further off than any seen, such as those of cells with many branches, hide plans that fit.
-  if (has_no_schedule(found) && !interrupted()) {
-    pipeline.plan = asked;
-    found = plan_for(pipeline, options, kUnlimited, search, !may_follow);
-  }
+  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) search_with(kSlacks[tried++]);
+  const bool begins_again = tried > 0 && found.ok() && asks_others(options);
+  for (const double slack : kFarSlacks)
+    if (has_no_schedule(found) && !interrupted()) search_with(slack);
   if (!found.ok()) return has_no_schedule(found) ? first : found;
-  return search_with_more_memory(pipeline, options, asked, search, tried);
+  return search_with_more_memory(pipeline, options, asked, search, begins_again ? tried - 1 : tried);
 }
 
 /// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.
