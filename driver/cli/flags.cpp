@@ -204,16 +204,14 @@ void planning_flags(CLI::App& app, PlanOptions& plan) {
   problem_flags(app, plan);
 }
 
-std::vector<std::string> format_names() {
+CLI::Option* format_flag(CLI::App& app, ForeignOptions& foreign, const std::string& help) {
   std::vector<std::string> names{kOwnProfileFormat};
   for (const files::ProfileFormatEntry& format : files::profile_formats()) names.emplace_back(format.name);
-  return names;
+  return app.add_option("--profile-format", foreign.format, help)->check(CLI::IsMember(names));
 }
 
 void foreign_flags(CLI::App& app, ForeignOptions& foreign) {
-  auto* format = app.add_option("--profile-format", foreign.format,
-                                "what --profile is: ours, or one of another project without a model")
-                     ->check(CLI::IsMember(format_names()));
+  auto* format = format_flag(app, foreign, "what --profile is: ours, or one of another project without a model");
   const auto add = [&](const std::string& flag, auto& value, const std::string& help) {
     return app.add_option(flag, value, help)->group("Profiles of other projects")->needs(format);
   };
@@ -275,6 +273,13 @@ void run_config_flag(CLI::App& app, wire::FlagUser user, Options& options) {
   options.config_user = user;
   app.add_option("--config", options.config, "TOML file with flags of `run`; those that are typed win")
       ->type_name(kFileType);
+}
+
+void folder_flags(CLI::App& app, Options& options) {
+  app.add_option("-o,--output", options.output, "folder to write")->required();
+  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
+  app.add_flag("--link-weights", options.link_weights,
+               "share the model's data files by hard links, in place of copies");
 }
 
 }  // namespace
@@ -339,6 +344,10 @@ void simulate_flags(CLI::App& app, Options& options) {
   app.add_option("--execute", options.plan.execute,
                  "graph or chain, not as the plan says: ordered anew by its policy, with the policy's defaults")
       ->check(member_of(ir::execution_name, ir::Execution::kChain));
+  auto* format = format_flag(app, options.foreign, "of a plan for a profile of another project: what the profile is");
+  app.add_option("--profile", options.plan.profile, "that profile, where it is no longer where the plan says")
+      ->type_name(kFileType)
+      ->needs(format);
   app.add_option("--executed", options.executed,
                  "with --format trace: a trace of `run` to put beside the simulated one")
       ->type_name(kFileType);
@@ -388,17 +397,6 @@ void check_flags(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 1 << 20));
   output_flags(app, options);
 }
-
-namespace {
-
-void folder_flags(CLI::App& app, Options& options) {
-  app.add_option("-o,--output", options.output, "folder to write")->required();
-  app.add_flag("--bundle", options.bundle, "put the runtime's sources beside the stages: builds anywhere");
-  app.add_flag("--link-weights", options.link_weights,
-               "share the model's data files by hard links, in place of copies");
-}
-
-}  // namespace
 
 void generate_flags(CLI::App& app, Options& options) {
   app.add_option("plan", options.input, "plan file")->required();

@@ -318,8 +318,8 @@ Result<Pipeline> load_pipeline(const std::string& path, const std::string& trust
                       .origin = ModelText(path),
                       .message = "the plan was not made for a model: it is of a profile of another project, or by hand",
                       .hint =
-                          "`graphpipe plan --plan FILE` simulates it again, with the --profile and "
-                          "--profile-format that it was made with, or with the model"};
+                          "of a profile, `graphpipe simulate` draws it and `graphpipe plan --plan FILE` plans with it, "
+                          "both with the --profile-format that it was made with; by hand, add the model to the latter"};
   }
   GP_TRY_VOID(check_names(plan, path));
   const std::optional<Diagnostic> edited = edited_machines(plan);

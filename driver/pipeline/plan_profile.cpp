@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -15,7 +15,7 @@
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/machine.h"
-#include "driver/report/plan_report.h"
+#include "driver/report/profile_plan_report.h"
 #include "driver/report/report.h"
 #include "files/plan.h"
 #include "partitioner/profile.h"
@@ -72,6 +72,7 @@ Result<ProfileProblem::Scheduled> ProfileProblem::scheduled(const partitioner::P
 }
 
 Status ProfileProblem::schedule_problems(const partitioner::PlanCandidate& plan) const {
+  if (std::isfinite(plan.step_seconds)) return Ok{};
   const auto found = scheduled(plan);
   if (!found) return found.problems();
   return Ok{};
@@ -87,7 +88,7 @@ std::optional<scheduler::SteadyState> ProfileProblem::steady_of(const partitione
 
 std::string ProfileProblem::limit_of(const partitioner::PlanCandidate& plan) const {
   auto folded = priced(plan.assignment);
-  if (!folded) return "";
+  if (!folded || !std::isfinite(plan.step_seconds)) return "";
   const ir::Assignment listed = folded->assignment;
   const auto stages = ir::build_stage_graph(folded->graph, folded->assignment);
   if (!stages || listed != folded->assignment) return "";
@@ -120,16 +121,7 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
 
 namespace {
 
-using partitioner::PlanAnswer;
 using partitioner::PlanCandidate;
-
-/// Layers of a stage in the order of the file.
-std::vector<ir::PlanNodeId> layers_of(const ProfileProblem& problem, const ir::Assignment& plan, ir::StageId stage) {
-  std::vector<ir::PlanNodeId> layers;
-  for (const ir::PlanNodeId id : problem.profile().graph.file_order.nodes)
-    if (plan.stage_of[id] == stage) layers.push_back(id);
-  return layers;
-}
 
 /// A plan file can only say stages on accelerators. Errors: kUsage for a stage on a CPU, and for layers that belong
 /// together but are in two stages.
@@ -144,90 +136,6 @@ Status refuse_unwritable(const Options& options, const ProfileProblem& problem, 
       if (plan.stage_of[id] != plan.stage_of[members.front()])
         return usage(flag, "layers that belong together are in two stages of the plan", hint);
   return Ok{};
-}
-
-void add_nodes(JsonObject& object, const ir::PlanGraph& graph, const std::vector<ir::PlanNodeId>& layers) {
-  std::vector<std::string> names;
-  std::vector<int64_t> numbers;
-  for (const ir::PlanNodeId id : layers) {
-    const std::string& name = graph.nodes[id].label.raw();
-    names.push_back(name);
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
-  }
-  if (numbers.size() == names.size()) object.add("nodes", numbers);
-  else object.add("nodes", names);
-}
-
-/// For each layer, the number of its alternative among those of the stage's degree.
-std::vector<int64_t> variants_of(const ProfileProblem& problem, const ir::Assignment& plan,
-                                 const std::vector<ir::PlanNodeId>& layers) {
-  std::vector<int64_t> variants;
-  for (const ir::PlanNodeId id : layers) {
-    const auto& ways = problem.profile().graph.nodes[id].alternatives;
-    const auto first =
-        std::ranges::find(ways, plan.choice[plan.stage_of[id]].degree, &ir::NodeAlternative::degree) - ways.begin();
-    variants.push_back(plan.alternative[id] - (first < std::ssize(ways) ? first : 0));
-  }
-  return variants;
-}
-
-std::string planner_of(const Options& options) {
-  return options.plan.plan.empty() ? options.plan.planner : std::string(partitioner::kManual);
-}
-
-JsonObject profile_json(const Options& options, const ProfileProblem& problem, const PlanAnswer& answer) {
-  const PlanCandidate& plan = answer.candidates.front();
-  std::vector<JsonObject> stages;
-  for (const ir::StageId s : ids<ir::StageId>(plan.assignment.choice.size())) {
-    const ir::StageChoice& choice = plan.assignment.choice[s];
-    const std::vector<ir::PlanNodeId> layers = layers_of(problem, plan.assignment, s);
-    JsonObject object;
-    add_nodes(object, problem.profile().graph, layers);
-    object.add("devices", devices_of(choice)).add("micro_batch", choice.micro_batch.count);
-    object.add("replicas", static_cast<int>(choice.devices.size())).add("degree", choice.degree);
-    if (!plan.assignment.alternative.empty()) object.add("variants", variants_of(problem, plan.assignment, layers));
-    stages.push_back(object.add("cpu", problem.is_on_cpu(choice)).add("recompute", choice.recompute));
-  }
-  JsonObject object;
-  object.add("planner", planner_of(options));
-  object.add("objective", plan.own->objective).add("unit", std::string(plan.own->unit));
-  object.add("bound", plan.own->bound).add("gap", plan.own->gap()).add("stages", stages);
-  object.add("search_seconds", answer.search_seconds).add("simulated_step", plan.step_seconds);
-  if (const auto steady = problem.steady_of(plan))
-    object.add("steady_step", steady->step_seconds).add("steady_update", steady->update_seconds);
-  object.add("execute", std::string(ir::execution_name(problem.profile().graph.execution)));
-  object.add("micro_batches", problem.micro_batches()).add("devices", problem.devices());
-  object.add("fits_memory", plan.fits).add("fits_as_counted_there", plan.own->fits);
-  object.add("states", answer.states).add("pairs", answer.pairs).add("stopped", answer.stopped);
-  return object.add("limit", problem.limit_of(plan)).add("profile_format", options.foreign.format);
-}
-
-std::string profile_text(const Options& options, const ProfileProblem& problem, const PlanAnswer& answer) {
-  const PlanCandidate& plan = answer.candidates.front();
-  std::vector<std::vector<std::string>> rows{{"stage", "devices", "layers", "degree", "first layer"}};
-  for (const ir::StageId s : ids<ir::StageId>(plan.assignment.choice.size())) {
-    const ir::StageChoice& choice = plan.assignment.choice[s];
-    const std::vector<ir::PlanNodeId> layers = layers_of(problem, plan.assignment, s);
-    const ir::PlanNode& first = problem.profile().graph.nodes[layers.front()];
-    rows.push_back({text("s", s), problem.is_on_cpu(choice) ? "cpu" : devices_text(choice),
-                    std::to_string(layers.size()), std::to_string(choice.degree),
-                    text(Terminal::encode(first.label).str().substr(0, 20), " ",
-                         Terminal::encode(first.description).str().substr(0, 40))});
-  }
-  const partitioner::OwnObjective& own = *plan.own;
-  std::string out = table(rows);
-  out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n",
-                     planner_of(options), own.objective, own.unit, own.bound, 100 * own.gap(),
-                     human_seconds(answer.search_seconds), answer.stopped.empty() ? "" : "; " + answer.stopped);
-  out += fmt::format("simulated step {}\n", human_seconds(plan.step_seconds));
-  if (const auto steady = problem.steady_of(plan)) out += steady_line(*steady);
-  if (!plan.fits)
-    out += text("the plan does not fit the memory of the devices",
-                own.fits ? " with what a schedule keeps in flight" : "", "; it is timed as if it did\n");
-  if (const std::string limit = problem.limit_of(plan); !limit.empty()) out += "limited by " + limit + "\n";
-  return out;
 }
 
 Status write_plan_file(const Options& options, const ProfileProblem& problem, const PlanCandidate& found) {
@@ -279,11 +187,13 @@ Status take_machine(const ir::Cluster& machine, Options& options) {
   return Ok{};
 }
 
-/// With what the plan file says of the order, of the micro-batches of a step and of the machine, where no flag does.
-Result<Options> completed(Options options) {
+}  // namespace
+
+Result<Options> completed_by_plan(Options options) {
   if (options.plan.plan.empty()) return options;
   GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
   GP_TRY_VOID(check_names(plan, options.plan.plan));
+  if (options.plan.profile.empty() && plan.model_digest.empty()) options.plan.profile = plan.spec.path.raw();
   if (!options.given.contains("--policy") && scheduler::find_policy(plan.policy) != nullptr)
     options.plan.policy = plan.policy;
   if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))
@@ -294,11 +204,9 @@ Result<Options> completed(Options options) {
   return options;
 }
 
-}  // namespace
-
 int run_plan_profile(const Options& asked) {
   catch_interrupts();
-  const Result<Options> read = completed(asked);
+  const Result<Options> read = completed_by_plan(asked);
   if (!read) return report_problems(asked, "plan", read.problems());
   const Options& options = *read;
   const auto problem = ProfileProblem::read(options);
@@ -309,7 +217,11 @@ int run_plan_profile(const Options& asked) {
     const Status written = write_plan_file(options, **problem, answer->candidates.front());
     if (!written) return report_problems(options, "plan", written.problems());
   }
-  if (options.json) print_json("plan", profile_json(options, **problem, *answer), {}, answer->complete);
+  const Status ordered = (*problem)->schedule_problems(answer->candidates.front());
+  Diagnostics notes = ordered.ok() ? Diagnostics{} : ordered.problems();
+  for (Diagnostic& note : notes) note.severity = Severity::kWarning;
+  report_notes(options, notes);
+  if (options.json) print_json("plan", profile_json(options, **problem, *answer), notes, answer->complete);
   else std::cout << profile_text(options, **problem, *answer);
   return end_code(answer->complete);
 }

@@ -16,6 +16,11 @@ namespace graphpipe::driver {
 /// Returns the process exit code. Needs: options.foreign.is_foreign().
 int run_plan_profile(const Options& options);
 
+/// The options with what the file of --plan, where there is one, says of the profile, of the order, of the
+/// micro-batches of a step and of the machine, where no flag does. Errors: those of reading it; kBadPlan for a machine
+/// that no flags say.
+Result<Options> completed_by_plan(Options options);
+
 /// A profile on a machine, as the flags, and where they are silent the file, describe both.
 class ProfileProblem {
  public:
@@ -36,7 +41,16 @@ class ProfileProblem {
   /// What limits a plan and what would lift it, one sentence (cost::limit_of); empty where it has no stage graph with
   /// its stages in their order.
   std::string limit_of(const partitioner::PlanCandidate& plan) const;
-  /// Why the policy has no schedule for a plan; Ok where it has one.
+  /// The schedule of a plan, of the policy asked for, at the prices of what the plan chooses.
+  struct Scheduled {
+    ir::StageGraph stages;
+    ir::Cluster cluster;
+    scheduler::BuildOptions options;
+    scheduler::BuiltSchedule built;
+  };
+  /// Errors: why there is none.
+  Result<Scheduled> scheduled(const partitioner::PlanCandidate& plan) const;
+  /// Why the policy has no schedule for a plan that it gives no step; Ok where it has one.
   Status schedule_problems(const partitioner::PlanCandidate& plan) const;
   /// Of asynchronous policies: what batches take that follow each other without draining.
   std::optional<scheduler::SteadyState> steady_of(const partitioner::PlanCandidate& plan) const;
@@ -59,14 +73,6 @@ class ProfileProblem {
     ir::Assignment assignment;
   };
   Result<Priced> priced(const ir::Assignment& assignment) const;
-  /// The schedule of a priced plan, of the policy asked for.
-  struct Scheduled {
-    ir::StageGraph stages;
-    ir::Cluster cluster;
-    scheduler::BuildOptions options;
-    scheduler::BuiltSchedule built;
-  };
-  Result<Scheduled> scheduled(const partitioner::PlanCandidate& plan) const;
   double step_in_search(const ir::Assignment& assignment) const;
   partitioner::PlanMeasure measure(const partitioner::PlanCandidate& plan) const;
   /// The machine; without a limit of memory for a plan that cannot keep to it with any number of micro-batches in

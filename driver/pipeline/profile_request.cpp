@@ -264,6 +264,11 @@ Status ProfileProblem::take_request() {
   request_.threads = static_cast<int>(options_.training.threads);
   request_.accelerators_only = !options_.output.empty();
   request_.evaluate = [this](const ir::Assignment& assignment) { return step_in_search(assignment); };
+  request_.refusal = [this](const ir::Assignment& assignment) -> std::optional<Diagnostic> {
+    const auto found = scheduled({.assignment = assignment});
+    if (found) return std::nullopt;
+    return found.problems().front();
+  };
   request_.measure = [this](const partitioner::PlanCandidate& plan) { return measure(plan); };
   return Ok{};
 }

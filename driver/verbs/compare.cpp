@@ -120,9 +120,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
 Status contend(const Options&, const ProfileProblem& problem, Contender& contender) {
   GP_TRY(const partitioner::PlanAnswer answer, problem.plan(contender.planner));
   const partitioner::PlanCandidate& plan = answer.candidates.front();
-  if (!std::isfinite(plan.step_seconds)) {
-    GP_TRY_VOID(problem.schedule_problems(plan));
-  }
+  GP_TRY_VOID(problem.schedule_problems(plan));
   contender.own = *plan.own;
   contender.step = plan.step_seconds;
   contender.steady = problem.steady_of(plan);

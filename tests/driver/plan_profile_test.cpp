@@ -43,14 +43,21 @@ class ProfileFile {
   ProfileFile(const ProfileFile&) = delete;
   ProfileFile& operator=(const ProfileFile&) = delete;
 
+  std::string path() const { return path_.string(); }
+
   struct Answer {
     int code = 0;
     json object;
     std::string message() const { return object["diagnostics"].empty() ? "" : object["diagnostics"][0].dump(); }
   };
   Answer plan(const std::vector<std::string>& flags) const {
-    std::vector<std::string> words{"graphpipe", "plan", "--profile", path_.string(), "--json"};
+    std::vector<std::string> words{"plan", "--profile", path_.string()};
     words.insert(words.end(), flags.begin(), flags.end());
+    return ask(words);
+  }
+  static Answer ask(std::vector<std::string> words) {
+    words.insert(words.begin(), "graphpipe");
+    words.emplace_back("--json");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     std::ostringstream out;
@@ -325,6 +332,61 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
     fs::remove(plan.string() + ".chain");
   }
   fs::remove(plan);
+}
+
+TEST_CASE("a plan for a profile is drawn: its text, its picture and its trace are of the step that was planned") {
+  const ProfileFile file;
+  const fs::path plan = fs::temp_directory_path() / ("graphpipe-drawn-" + std::to_string(getpid()) + ".json");
+  const fs::path picture = plan.string() + ".picture";
+  const std::vector<std::string> format{"--profile-format", "pipedream"};
+  const auto simulate = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"simulate", plan.string()});
+    flags.insert(flags.end(), format.begin(), format.end());
+    return ProfileFile::ask(flags);
+  };
+  const auto planned = file.plan({"--profile-format", "pipedream", "--devices", "3", "--planner", "sequential",
+                                  "--bandwidth", "1e6", "-o", plan.string()});
+  REQUIRE(planned.code == 0);
+  const auto drawn = simulate({});
+  REQUIRE(drawn.code == 0);
+  const double step = planned.object["simulated_step"];
+  CHECK(drawn.object["simulated_step"].get<double>() == doctest::Approx(step));
+  REQUIRE(drawn.object["critical_path"].size() > 0);
+  CHECK(drawn.object["critical_path"].back()["end"].get<double>() == doctest::Approx(step));
+  CHECK(drawn.object["idle"].size() == 3);
+  for (const char* kind : {"trace", "svg"}) {
+    REQUIRE(simulate({"--format", kind, "-o", picture.string()}).code == 0);
+    std::ostringstream text;
+    text << std::ifstream(picture).rdbuf();
+    if (kind == std::string("svg")) CHECK(text.str().find("</svg>") != std::string::npos);
+    else CHECK(json::parse(text.str())["traceEvents"].size() > 0);
+  }
+  SUBCASE("the flag wins over the plan's own profile, and labels must agree") {
+    const ProfileFile other(
+        ProfileFile::Text{"other -- Layer -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=1.0, "
+                          "parameter_size=1.0\n"});
+    CHECK(simulate({"--profile", other.path()}).code == 3);
+  }
+  SUBCASE("what it reads is not written over, and nothing has run it") {
+    CHECK(simulate({"-o", file.path()}).code == 2);
+    CHECK(simulate({"-o", plan.string()}).code == 2);
+    CHECK(simulate({"--format", "trace", "--executed", picture.string(), "-o", picture.string() + "2"})
+              .message()
+              .find("nothing runs the plan") != std::string::npos);
+  }
+  fs::remove(plan);
+  fs::remove(picture);
+}
+
+TEST_CASE("a plan that the policy has no schedule for is said to have none, and why") {
+  // PipeDream replicates the first stage of VGG-16, and its replicas take turns.
+  const ProfileFile file(fs::path(graphpipe::tests::data_path("pipedream/vgg16.txt")));
+  const auto planned =
+      file.plan({"--profile-format", "pipedream", "--devices", "4", "--planner", "pipedream", "--policy", "pipedream"});
+  CHECK(planned.code == 0);
+  CHECK(planned.object["simulated_step"].is_null());
+  CHECK(planned.object["limit"] == "");
+  CHECK(planned.message().find("use pipedream-rr") != std::string::npos);
 }
 
 TEST_CASE("a device that holds several runs of layers is a stage for each, simulated, written and read back") {

@@ -2,13 +2,14 @@
 
 #include "driver/report/html/html.h"
 #include "driver/report/html/stage_picture.h"
-#include "scheduler/render/gantt.h"
 
 namespace graphpipe::driver {
 namespace {
 
 /// The room for a name beside its line: what "stage 12: " leaves there, in letters of 10 pixels.
 constexpr double kNameWidth = 68, kNameLetter = 10;
+
+}  // namespace
 
 scheduler::StageNames stage_names(const Pipeline& pipeline) {
   scheduler::StageNames names;
@@ -20,12 +21,14 @@ scheduler::StageNames stage_names(const Pipeline& pipeline) {
   return names;
 }
 
-}  // namespace
+std::string timeline_picture(const ir::StageGraph& stages, const scheduler::BuiltSchedule& built,
+                             const scheduler::StageNames& names) {
+  return scheduler::gantt_svg(stages, built.schedule, built.timeline,
+                              scheduler::axis_of_seconds(built.timeline.makespan), names);
+}
 
 std::string timeline_picture(const Pipeline& pipeline) {
-  const auto& built = pipeline.built;
-  return scheduler::gantt_svg(pipeline.stages, built.schedule, built.timeline,
-                              scheduler::axis_of_seconds(built.timeline.makespan), stage_names(pipeline));
+  return timeline_picture(pipeline.stages, pipeline.built, stage_names(pipeline));
 }
 
 }  // namespace graphpipe::driver
