@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "driver/cli/commands.h"
-#include "driver/cli/suggestion.h"
+#include "driver/cli/validators.h"
 #include "files/profile_formats.h"
 #include "ir/cluster_presets.h"
 #include "ir/plan.h"
@@ -18,56 +18,6 @@ namespace {
 
 // What flags take that read a file; names_file() goes by it.
 constexpr const char* kFileType = "FILE";
-
-const auto kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
-
-// CLI11's own ranges let NaN pass and print bounds with six decimals.
-CLI::Validator number_that(bool (*is_good)(double), const std::string& wanted, const char* type) {
-  const auto check = [=](std::string& word) {
-    double number = 0;
-    return read_number(word, number) && is_good(number) ? "" : "'" + word + "' is not a number " + wanted;
-  };
-  return {check, type};
-}
-const CLI::Validator kNotNegative =
-    number_that([](double number) { return number >= 0 && number <= 1e18; }, "from 0 to 1e18", "NUMBER >= 0");
-const CLI::Validator kAboveZero =
-    number_that([](double number) { return number > 0 && number <= 1e18; }, "above 0, of at most 1e18", "NUMBER > 0");
-// Over slower links steps last longer than a schedule can say.
-const CLI::Validator kLinkSpeed =
-    number_that([](double number) { return number >= 1000 && number <= 1e18; }, "from 1000 to 1e18", "NUMBER >= 1000");
-
-// CLI11's own reader saturates a number that does not fit.
-const CLI::Validator kWhole64(
-    [](std::string& word) {
-      uint64_t number = 0;
-      return read_number(word, number) ? std::string() : "'" + word + "' is not a whole number from 0 to 2^64 - 1";
-    },
-    "0 to 2^64-1");
-
-// One of an enumeration's names, the first to that of `last`.
-template <typename Enum>
-CLI::IsMember member_of(std::string_view (*name)(Enum), Enum last) {
-  std::vector<std::string> names;
-  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) names.emplace_back(name(static_cast<Enum>(i)));
-  return CLI::IsMember(std::move(names));
-}
-
-template <typename Entries>
-CLI::Validator one_of(const Entries& entries) {
-  std::vector<std::string> known;
-  std::string list;
-  for (const auto& entry : entries) {
-    known.emplace_back(entry.name);
-    list += (list.empty() ? "" : "|") + known.back();
-  }
-  return CLI::Validator(
-      [known, list](std::string& word) {
-        if (std::ranges::find(known, word) != known.end()) return std::string();
-        return "there is no '" + word + "'" + suggestion(word, known) + " (known: " + list + ")";
-      },
-      list);
-}
 
 // A flag that takes one word each time it is given, and does not swallow the words after that.
 CLI::Option* repeated(CLI::App& app, std::string flag, std::vector<std::string>& words, const std::string& help) {
@@ -147,12 +97,14 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->type_name(text(kFileType, "|NAME"));
   app.add_option("--devices", plan.devices, "this many devices: processes of this machine, or the first of the cluster")
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  app.add_option("--memory", plan.memory, "bytes of each device, in place of what the machine or the profile has")
-      ->check(kAboveZero);
+  app.add_option("--memory", plan.memory,
+                 "bytes of each device, such as 16e9 or 16GiB, in place of what the machine or the "
+                 "profile has")
+      ->transform(kBytes);
   app.add_option("--bandwidth", plan.bandwidth,
-                 "bytes per second of the outermost links (between machines, or the devices of one), in place of what "
-                 "they have")
-      ->check(kLinkSpeed);
+                 "bytes per second of the outermost links (between machines, or the devices of one), such as 25e9 or "
+                 "25GB, in place of what they have")
+      ->transform(kLinkSpeed);
   app.add_option("--stages", plan.stages, "use exactly this many stages")->check(kOneOrMore);
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "driver/cli/byte_words.h"
 #include "driver/cli/commands.h"
 #include "partitioner/planner.h"
 #include "tests/driver/ask.h"
@@ -49,6 +50,21 @@ TEST_CASE("values outside a flag's range are usage errors") {
   CHECK(ask({"plan"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--trusted-root", "/no/such/folder"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--bandwidth", "1e-30"}).code == 2);
+}
+
+TEST_CASE("sizes are numbers of bytes, alone or with units of 1000 and of 1024") {
+  const std::pair<const char*, double> sizes[] = {
+      {"4", 4},        {"1.5e9", 1.5e9}, {"16GiB", 16.0 * (1 << 30)}, {"16 GB", 16e9},
+      {"0.5KiB", 512}, {"2TB", 2e12},    {"3MiB", 3.0 * (1 << 20)}};
+  for (const auto& [word, bytes] : sizes) {
+    CAPTURE(word);
+    CHECK(driver::bytes_of_word(word) == bytes);
+  }
+  for (const char* word : {"", "B", "GB", "4G", "4gib", "GiB4", "4 GiB ", "4  GB", "4XB", "iB", "4iB"}) {
+    CAPTURE(word);
+    CHECK(!driver::bytes_of_word(word));
+  }
+  CHECK(ask({"plan", "m.onnx", "--memory", "4G"}).err.find("alone or with KB") != std::string::npos);
 }
 
 TEST_CASE("a flag in the place of a value, as an unset variable leaves it, is no value") {
