@@ -57,7 +57,7 @@ class AutoPlanner {
     // With a plan at hand, a planner that is asked when the time is over would only time its first one.
     const auto is_over = [&] { return best && deadline_.passed(); };
     for (const PlannerEntry* entry : planners_asked(AskedByAuto::kFirst))
-      if (!is_over()) take(ask(*entry, rest_of(best)));
+      if (!is_over()) take(ask_either_way(*entry, rest_of(best)));
     if (best) start_from(*best);
     on_kinds_alone(best);
     if (!is_over())
@@ -95,9 +95,20 @@ class AutoPlanner {
     run_tasks(entries.size(), request.threads, [&](size_t i) {
       PlanRequest rest = request;
       rest.time_limit = time_left();
-      answers[i] = ask(*entries[i], rest);
+      answers[i] = ask_either_way(*entries[i], rest);
     });
     return answers;
+  }
+  /// Planners that do not weigh recomputation have no plan where kept activations do not fit: then all are computed
+  /// again. What searches on parts of the machine would find so, the search between them finds.
+  static Result<PlanAnswer> ask_either_way(const PlannerEntry& planner, PlanRequest request) {
+    Result<PlanAnswer> answer = ask(planner, request);
+    const bool may_recompute =
+        request.recompute == Recompute::kAuto && request.limit_memory && !planner.traits.asked_on_parts;
+    if (answer.ok() || !may_recompute || answer.problems().front().code != Code::kNoFeasiblePlan) return answer;
+    request.recompute = Recompute::kAlways;
+    Result<PlanAnswer> recomputing = ask(planner, request);
+    return recomputing.ok() ? recomputing : answer;
   }
   /// One stage with a replica on every device is not what a request for stages or replicas means.
   std::vector<const PlannerEntry*> planners_asked(AskedByAuto when) const {
