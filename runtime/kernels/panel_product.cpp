@@ -13,12 +13,23 @@ namespace {
 /// Strides that the compiler knows where panels are dense, as a kernel writes them.
 template <int kColumns>
 struct DenseStrides {
-  explicit DenseStrides(const PanelProduct&) {}
+  explicit DenseStrides(const PanelProduct& product) : left_row(product.left_stride) {}
+  int64_t left_row;
   static constexpr int64_t left = 1, right = kColumns, results = kColumns;
 };
 struct GivenStrides {
   explicit GivenStrides(const PanelProduct& product)
+      : left_row(product.left_stride),
+        left(product.left_inner_stride),
+        right(product.right_inner_stride),
+        results(product.result_row_stride) {}
+  int64_t left_row, left, right, results;
+};
+/// Of a left matrix that lies turned: addresses of many rows in one register.
+struct TurnedStrides {
+  explicit TurnedStrides(const PanelProduct& product)
       : left(product.left_inner_stride), right(product.right_inner_stride), results(product.result_row_stride) {}
+  static constexpr int64_t left_row = 1;
   int64_t left, right, results;
 };
 
@@ -44,7 +55,7 @@ GRAPHPIPE_INLINE void rows_of_panel(const PanelProduct& product, const float* le
 #pragma GCC unroll 16
     for (int row = 0; row < kRows; ++row)
       for (int part = 0; part < kVectors; ++part)
-        sums[row][part] += left[row * product.left_stride + i * strides.left] * columns[part];
+        sums[row][part] += left[row * strides.left_row + i * strides.left] * columns[part];
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row)
@@ -55,13 +66,13 @@ GRAPHPIPE_INLINE void rows_of_panel(const PanelProduct& product, const float* le
 /// Rows [first, rows) in groups of kRows, and what is left in smaller ones.
 template <typename Vector, int kColumns, int kRows, typename Strides>
 GRAPHPIPE_INLINE void multiply_rows(const PanelProduct& product, int64_t first) {
-  const int64_t result_row_stride = Strides(product).results;
+  const Strides strides(product);
   int64_t row = first;
   for (; row + kRows <= product.rows; row += kRows)
     for (int64_t panel = 0; panel < product.panels; ++panel)
       rows_of_panel<Vector, kColumns, kRows, Strides>(
-          product, product.left + row * product.left_stride, product.right + panel * product.right_stride,
-          product.results + panel * product.result_stride + row * result_row_stride);
+          product, product.left + row * strides.left_row, product.right + panel * product.right_stride,
+          product.results + panel * product.result_stride + row * strides.results);
   constexpr int kFewer = kRows == 6 ? 4 : kRows / 2;
   if constexpr (kFewer > 0)
     if (row < product.rows) multiply_rows<Vector, kColumns, kFewer, Strides>(product, row);
@@ -73,6 +84,7 @@ GRAPHPIPE_INLINE void multiply(const PanelProduct& product) {
   const bool is_dense =
       product.left_inner_stride == 1 && product.right_inner_stride == kColumns && product.result_row_stride == kColumns;
   if (is_dense) multiply_rows<Vector, kColumns, kRows, DenseStrides<kColumns>>(product, 0);
+  else if (product.left_stride == 1) multiply_rows<Vector, kColumns, kRows, TurnedStrides>(product, 0);
   else multiply_rows<Vector, kColumns, kRows, GivenStrides>(product, 0);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/panel_product.h"
-#include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/vectors.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
@@ -26,17 +26,51 @@ struct Buffers {
 };
 thread_local Buffers buffers;
 
-/// Panels of kColumns columns from `first` on, the last filled up with zeros.
+MatrixView from_column(MatrixView matrix, int64_t first) {
+  matrix.data += first * matrix.column_stride;
+  matrix.columns -= first;
+  return matrix;
+}
+
+/// Up to kPanelColumns floats that lie side by side, to others or added to them.
+GRAPHPIPE_INLINE void take_few(const float* from, int64_t count, float* to, bool adds) {
+  if (count < kVector8Lanes) {
+    for (int64_t i = 0; i < count; ++i) to[i] = adds ? to[i] + from[i] : from[i];
+    return;
+  }
+  // The vectors overlap: both are read before one is written.
+  Vector8 first = load8(from), last = load8(from + count - kVector8Lanes);
+  if (adds) {
+    first += load8(to);
+    last += load8(to + count - kVector8Lanes);
+  }
+  store8(to, first);
+  store8(to + count - kVector8Lanes, last);
+}
+
+/// The first `count` columns of a matrix to a panel of kColumns, whose other columns become zeros.
 template <int64_t kColumns>
-void write_panels(const MatrixView& matrix, int64_t first) {
-  float* to = buffers.right;
-  for (; first < matrix.columns; first += kColumns) {
-    const int64_t count = std::min(kColumns, matrix.columns - first);
-    const float* from = matrix.data + first * matrix.column_stride;
-    for (int64_t row = 0; row < matrix.rows; ++row, to += kColumns, from += matrix.row_stride) {
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i * matrix.column_stride];
-      for (int64_t i = count; i < kColumns; ++i) to[i] = 0;
-    }
+GRAPHPIPE_INLINE void write_panel(const MatrixView& matrix, int64_t count, float* to) {
+  int64_t row = 0;
+  if (matrix.row_stride == 1)
+    for (; row + kVector8Lanes <= matrix.rows; row += kVector8Lanes)
+      for (int64_t part = 0; part < kColumns; part += kVector8Lanes) {
+        Vector8 square[kVector8Lanes] = {};
+        const float* const from = matrix.data + part * matrix.column_stride + row;
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kVector8Lanes; ++i)
+          if (part + i < count) square[i] = load8(from + i * matrix.column_stride);
+        transpose(square);
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kVector8Lanes; ++i) store8(to + (row + i) * kColumns + part, square[i]);
+      }
+  for (; row < matrix.rows; ++row) {
+    const float* const from = matrix.data + row * matrix.row_stride;
+    float* const panel = to + row * kColumns;
+    for (int64_t part = 0; part < kColumns; part += kVector8Lanes) store8(panel + part, Vector8{});
+    if (matrix.column_stride == 1) take_few(from, count, panel, /*adds=*/false);
+    else
+      for (int64_t i = 0; i < count; ++i) panel[i] = from[i * matrix.column_stride];
   }
 }
 
@@ -46,10 +80,41 @@ struct Target {
   int64_t row_stride, column_stride;
 };
 
+/// The first `count` columns of a panel of results to their places, or added to what stands there.
+template <int64_t kColumns>
+GRAPHPIPE_INLINE void take_panel(const float* from, int64_t rows, int64_t count, const Target& target, bool adds) {
+  int64_t row = 0;
+  if (target.row_stride == 1)
+    for (; row + kVector8Lanes <= rows; row += kVector8Lanes)
+      for (int64_t part = 0; part < count; part += kVector8Lanes) {
+        Vector8 square[kVector8Lanes];
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kVector8Lanes; ++i) square[i] = load8(from + (row + i) * kColumns + part);
+        transpose(square);
+        float* const to = target.data + part * target.column_stride + row;
+#pragma GCC unroll 8
+        for (int64_t i = 0; i < kVector8Lanes; ++i)
+          if (part + i < count) {
+            float* const row_of_result = to + i * target.column_stride;
+            store8(row_of_result, adds ? load8(row_of_result) + square[i] : square[i]);
+          }
+      }
+  for (; row < rows; ++row) {
+    const float* const panel = from + row * kColumns;
+    float* const to = target.data + row * target.row_stride;
+    if (target.column_stride == 1) take_few(panel, count, to, adds);
+    else
+      for (int64_t i = 0; i < count; ++i) {
+        float& element = to[i * target.column_stride];
+        element = adds ? element + panel[i] : panel[i];
+      }
+  }
+}
+
 /// Columns from `first` on, by way of the buffers.
 template <int64_t kColumns>
-void multiply_copies(const MatrixView& left, const MatrixView& right, int64_t first, const Target& target, bool adds) {
-  write_panels<kColumns>(right, first);
+GRAPHPIPE_AVX2 void multiply_copies(const MatrixView& left, const MatrixView& right, int64_t first,
+                                    const Target& target, bool adds) {
   PanelProduct product{.rows = left.rows, .inner = left.columns};
   product.panels = (right.columns - first + kColumns - 1) / kColumns;
   product.left = left.data;
@@ -61,18 +126,16 @@ void multiply_copies(const MatrixView& left, const MatrixView& right, int64_t fi
   product.results = buffers.results;
   product.result_stride = left.rows * kColumns;
   product.result_row_stride = kColumns;
+  const auto columns_of = [&](int64_t panel) { return std::min(kColumns, right.columns - first - panel * kColumns); };
+  for (int64_t panel = 0; panel < product.panels; ++panel)
+    write_panel<kColumns>(from_column(right, first + panel * kColumns), columns_of(panel),
+                          buffers.right + panel * product.right_stride);
   if constexpr (kColumns == kPanelColumns) multiply_panels(product);
   else multiply_narrow_panels(product);
-  const float* from = buffers.results;
-  for (; first < right.columns; first += kColumns) {
-    const int64_t count = std::min(kColumns, right.columns - first);
-    for (int64_t row = 0; row < left.rows; ++row, from += kColumns) {
-      float* to = target.data + row * target.row_stride + first * target.column_stride;
-      if (adds)
-        for (int64_t i = 0; i < count; ++i) to[i * target.column_stride] += from[i];
-      else
-        for (int64_t i = 0; i < count; ++i) to[i * target.column_stride] = from[i];
-    }
+  for (int64_t panel = 0; panel < product.panels; ++panel) {
+    Target to = target;
+    to.data += (first + panel * kColumns) * target.column_stride;
+    take_panel<kColumns>(buffers.results + panel * product.result_stride, left.rows, columns_of(panel), to, adds);
   }
 }
 

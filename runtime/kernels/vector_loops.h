@@ -13,6 +13,8 @@
 #if defined(__x86_64__)
 #define GRAPHPIPE_AVX2 __attribute__((target("avx2,fma")))
 #define GRAPHPIPE_AVX512 __attribute__((target("avx2,fma,avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")))
+#else
+#define GRAPHPIPE_AVX2  // of functions that are compiled once
 #endif
 
 namespace graphpipe::runtime {

@@ -10,10 +10,6 @@
 #pragma GCC optimize("O3")
 #endif
 
-#if !defined(__x86_64__)
-#define GRAPHPIPE_AVX2
-#endif
-
 namespace graphpipe::runtime {
 namespace {
 
@@ -136,26 +132,6 @@ GRAPHPIPE_AVX2 void make_results(const Block& block, const float* bias, float* m
           from.between, bias == nullptr ? 0.0F : bias[row], results);
       write_rows(block.tiles, block.tiled(), made, row, vector, results);
     }
-}
-
-/// Eight vectors of eight as the rows and the columns of a square.
-GRAPHPIPE_INLINE void transpose(Vector8 (&square)[kVector8Lanes]) {
-  Vector8 pairs[kVector8Lanes], quads[kVector8Lanes];
-  for (int i = 0; i < 4; ++i) {
-    const Vector8 &a = square[2 * i], &b = square[2 * i + 1];
-    pairs[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
-    pairs[2 * i + 1] = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  for (int half = 0; half < 2; ++half)
-    for (int i = 0; i < 2; ++i) {
-      const Vector8 &a = pairs[4 * half + i], &b = pairs[4 * half + 2 + i];
-      quads[4 * half + 2 * i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
-      quads[4 * half + 2 * i + 1] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  for (int i = 0; i < 4; ++i) {
-    square[i] = __builtin_shufflevector(quads[i], quads[4 + i], 0, 1, 2, 3, 8, 9, 10, 11);
-    square[4 + i] = __builtin_shufflevector(quads[i], quads[4 + i], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
 }
 
 /// Groups [begin, end) of eight channels to [value][panel of channels][tile of the block][channel of the panel].
