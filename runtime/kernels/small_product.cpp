@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/panel_product.h"
+#include "runtime/kernels/turned_product.h"
 #include "runtime/kernels/vectors.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -180,11 +181,15 @@ bool is_small_product(int64_t rows, int64_t inner, int64_t columns) {
 
 void multiply_small(const MatrixView& left, const MatrixView& right, const float* bias, float* result, bool adds) {
   const int64_t rows = left.rows, columns = right.columns;
-  for (int64_t row = 0; bias != nullptr && row < rows; ++row) std::copy_n(bias, columns, result + row * columns);
+  const int64_t done = multiply_turned(left, right, bias, result, adds);
+  if (done == columns) return;
+  if (bias != nullptr)
+    for (int64_t row = 0; row < rows; ++row) std::copy(bias + done, bias + columns, result + row * columns + done);
+  const MatrixView rest = from_column(right, done);
   const bool has_sum = adds || bias != nullptr;
-  if (moved_elements(left.turned(), rows * columns) < moved_elements(right, 0))
-    multiply_into(right.turned(), left.turned(), {result, 1, columns}, has_sum);
-  else multiply_into(left, right, {result, columns, 1}, has_sum);
+  if (moved_elements(left.turned(), rows * rest.columns) < moved_elements(rest, 0))
+    multiply_into(rest.turned(), left.turned(), {result + done, 1, columns}, has_sum);
+  else multiply_into(left, rest, {result + done, columns, 1}, has_sum);
 }
 
 }  // namespace graphpipe::runtime
