@@ -1,6 +1,5 @@
 #include "runtime/kernels/cross_entropy.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/cat.h>
@@ -79,8 +78,7 @@ GRAPHPIPE_INLINE Sum sum_of_row(const float* __restrict row, int64_t count) {
       largest.of[lane] = row[i + lane] > largest.of[lane] ? row[i + lane] : largest.of[lane];
   for (int64_t lane = 0; i + lane < count; ++lane)
     largest.of[lane] = row[i + lane] > largest.of[lane] ? row[i + lane] : largest.of[lane];
-  float top = largest.of[0];
-  for (const float lane : largest.of) top = lane > top ? lane : top;
+  const float top = largest.largest();
   float sum = 0;
   for (int64_t first = 0; first < count; first += kSummedAtOnce) {
     const int64_t end = std::min(first + kSummedAtOnce, count);
@@ -276,8 +274,8 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_sum(const at::Tensor& logits, c
   at::Tensor sums = new_floats(sizes);
   of.sums = sums.mutable_data_ptr<float>();
   float* each = losses.mutable_data_ptr<float>();
-  at::parallel_for(0, labels.numel(), positions_per_thread(of.classes),
-                   [&](int64_t begin, int64_t end) { losses_of_some(of, begin, end, each); });
+  for_parts(labels.numel(), positions_per_thread(of.classes),
+            [&](int64_t begin, int64_t end) { losses_of_some(of, begin, end, each); });
   // In order, so that it does not depend on the number of threads.
   double sum = 0;
   for (int64_t i = 0; i < labels.numel(); ++i) sum += each[i];
@@ -305,15 +303,15 @@ void write_gradient(const at::Tensor& result, const at::Tensor& logits, const at
   of.sums = const_cast<float*>(sums.const_data_ptr<float>());
   float* out = result.mutable_data_ptr<float>();
   const float factor = *gradient.const_data_ptr<float>();
-  at::parallel_for(0, labels.numel(), positions_per_thread(of.classes),
-                   [&](int64_t begin, int64_t end) { gradients_of_some(of, begin, end, factor, out); });
+  for_parts(labels.numel(), positions_per_thread(of.classes),
+            [&](int64_t begin, int64_t end) { gradients_of_some(of, begin, end, factor, out); });
 }
 
 }  // namespace
 
 at::Tensor cross_entropy_gradient(const at::Tensor& logits, const at::Tensor& sums, const at::Tensor& labels,
                                   const at::Tensor& gradient, int64_t axis, std::optional<int64_t> ignored) {
-  at::Tensor result = at::empty_like(logits);
+  at::Tensor result = loop_takes(logits) ? new_floats(logits.sizes()) : at::empty_like(logits);
   write_gradient(result, logits, sums, labels, gradient, axis, ignored);
   return result;
 }

@@ -1,6 +1,5 @@
 #include "runtime/kernels/relu.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/relu.h>
@@ -69,17 +68,16 @@ namespace {
 void rectify_all(const at::Tensor& x, const at::Tensor& result) {
   const float* in = x.const_data_ptr<float>();
   float* out = result.mutable_data_ptr<float>();
-  at::parallel_for(0, x.numel(), kElementsPerThread,
-                   [&](int64_t begin, int64_t end) { rectify_some(in + begin, out + begin, end - begin); });
+  for_parts(x.numel(), kElementsPerThread,
+            [&](int64_t begin, int64_t end) { rectify_some(in + begin, out + begin, end - begin); });
 }
 
 void pass_all(const at::Tensor& gradient, const at::Tensor& result, const at::Tensor& of_x) {
   const float* from = gradient.const_data_ptr<float>();
   const float* made = result.const_data_ptr<float>();
   float* out = of_x.mutable_data_ptr<float>();
-  at::parallel_for(0, result.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
-    pass_some(from + begin, made + begin, out + begin, end - begin);
-  });
+  for_parts(result.numel(), kElementsPerThread,
+            [&](int64_t begin, int64_t end) { pass_some(from + begin, made + begin, out + begin, end - begin); });
 }
 
 /// LibTorch lays its gradient out like `result`; what takes the place of the gradient is laid out like that.

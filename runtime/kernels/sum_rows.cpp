@@ -1,6 +1,5 @@
 #include "runtime/kernels/sum_rows.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/sum.h>
 #include <c10/util/accumulate.h>
@@ -9,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "runtime/kernels/vector_loops.h"
 #include "runtime/kernels/vectors.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -117,7 +117,7 @@ at::Tensor sum_leading_axes(const at::Tensor& x, int64_t axes) {
   float* sums = result.mutable_data_ptr<float>();
   const int64_t blocks = (width + kColumnsAtOnce - 1) / kColumnsAtOnce,
                 grain = std::max<int64_t>(1, kElementsPerThread / (of.rows * kColumnsAtOnce));
-  at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) { sum_some(of, begin, end, sums); });
+  for_parts(blocks, grain, [&](int64_t begin, int64_t end) { sum_some(of, begin, end, sums); });
   return result;
 }
 

@@ -3,6 +3,7 @@
 // and for those with wider vectors, whatever flags the rest is compiled with.
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
@@ -66,19 +67,39 @@ GRAPHPIPE_INLINE float exp_of(float x) {
 
 inline constexpr int64_t kRowLanes = 16;
 
-/// Separate partial sums: as many as two of the widest vectors hold, so that the order does not depend on the vector
-/// width.
+/// Separate partial results: as many as two of the widest vectors hold, so that the order of their sum does not depend
+/// on the vector width.
 struct RowLanes {
   float of[kRowLanes] = {};
+  /// One result of all, halves with halves.
+  template <typename Join>
+  GRAPHPIPE_INLINE float joined(const Join& join) const {
+    float joined[kRowLanes];
+    for (int64_t i = 0; i < kRowLanes; ++i) joined[i] = of[i];
+#pragma GCC unroll 4
+    for (int64_t half = kRowLanes / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < half; ++i) joined[i] = join(joined[i], joined[i + half]);
+    return joined[0];
+  }
   GRAPHPIPE_INLINE float sum() const {
-    float result = 0;
-    for (const float lane : of) result += lane;
-    return result;
+    return joined([](float a, float b) __attribute__((always_inline)) { return a + b; });
+  }
+  GRAPHPIPE_INLINE float largest() const {
+    return joined([](float a, float b) __attribute__((always_inline)) { return b > a ? b : a; });
   }
 };
 
 /// Fewer elements are not worth another thread.
 inline constexpr int64_t kElementsPerThread = 1 << 15;
+
+/// at::parallel_for(0, count, grain, f), without its guards where one thread does all: they take as long as a few
+/// hundred elements. Needs: `f` calls no operators.
+template <typename F>
+void for_parts(int64_t count, int64_t grain, const F& f) {
+  if (count > grain) at::parallel_for(0, count, grain, f);
+  else if (count > 0) f(0, count);
+}
 
 /// Floats on the CPU for which no gradient is recorded.
 inline bool is_plain(const at::Tensor& tensor) {
