@@ -70,6 +70,7 @@ void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool
   ++state.newest;
   std::vector<at::Tensor>& gradients = gradients_of(state, update);
   std::vector<Optimizer::Update> of_parameters;
+  of_parameters.reserve(state.trainable.size());
   for (size_t index : state.trainable) {
     if (!updates) break;
     if (keep) state.weights[index] = state.weights[index].clone();

@@ -72,14 +72,18 @@ void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
              group.front().weight->scalar_type() == update.weight->scalar_type();
     };
     const auto group = std::ranges::find_if(groups, joins);
-    if (group == groups.end()) groups.push_back({update});
-    else group->push_back(update);
+    std::vector<Update>& joined = group == groups.end() ? groups.emplace_back() : *group;
+    joined.reserve(updates.size());
+    joined.push_back(update);
   }
   for (const std::vector<Update>& group : groups) step_together(group, rate_factor);
 }
 
 void Optimizer::step_together(std::span<const Update> updates, double rate_factor) {
   UpdateGroup group;
+  group.weights.reserve(updates.size());
+  group.gradients.reserve(updates.size());
+  group.states.reserve(updates.size());
   std::vector<at::Tensor> weights;
   for (const auto& [index, weight, gradient] : updates) {
     begin(index, *weight);

@@ -2,6 +2,7 @@
 
 #include "runtime/optimizers/optimizer.h"
 
+#include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
@@ -248,6 +249,26 @@ TEST_CASE("a group of parameters is updated as each of them alone, bit for bit")
       }
     }
   }
+}
+
+TEST_CASE("SGD is LibTorch's fused update, bit for bit") {
+  const c10::InferenceMode no_autograd;
+  for (const double weight_decay : {0.0, 0.1})
+    for (const int64_t count : {1, 15, 16, 4103, 100'003}) {
+      CAPTURE(weight_decay);
+      CAPTURE(count);
+      const UpdateTerms terms{.numbers = {.learning_rate = 0.01, .weight_decay = weight_decay}};
+      at::Tensor weight = recorded_start({count}, count);
+      const at::Tensor theirs = weight.clone();
+      ParameterState state = update_rule("sgd").fresh_state(weight, terms);
+      for (int64_t step = 0; step < 3; ++step) {
+        const at::Tensor change = recorded_gradient({count}, count, step);
+        update_rule("sgd").update(weight, change, state, terms);
+        at::_fused_sgd_({theirs}, {change}, {}, weight_decay, /*momentum=*/0, /*lr=*/0.01, /*dampening=*/0,
+                        /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
+      }
+      CHECK(at::equal(weight, theirs));
+    }
 }
 
 TEST_CASE("clipping scales to the largest norm, and never up") {
