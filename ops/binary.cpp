@@ -173,6 +173,15 @@ void emit_as(Emitter& emitter) {
 }
 
 /// ONNX rounds integer quotients towards zero.
+bool is_number(const ir::TensorType& type) { return type.shape.empty() && type.dtype == ir::DType::kFloat32; }
+
+/// A loss times its scale is a product of two numbers.
+void emit_mul_in_place(Emitter& emitter) {
+  if (is_number(emitter.node().input(0).type) && is_number(emitter.node().input(1).type))
+    assign_pattern(emitter, "graphpipe::runtime::scale_number_($0, $1)", "runtime/kernels/scale_number.h");
+  else assign_pattern(emitter, "$0.mul_($1)", "ATen/core/Tensor.h");
+}
+
 void emit_div(Emitter& emitter) {
   const bool floating = ir::is_floating(emitter.node().input(0).type.dtype);
   assign_pattern(emitter, floating ? "at::div($0, $1)" : "at::div($0, $1, \"trunc\")", "ATen/ops/div.h");
@@ -320,7 +329,7 @@ std::vector<OpDef> arithmetic_rows() {
        .work = one_flop_per_element,
        .gradient = mul_gradient,
        .emit = emit_as<"at::mul($0, $1)", "ATen/ops/mul.h">,
-       .emit_in_place = emit_as<"$0.mul_($1)", "ATen/core/Tensor.h">,
+       .emit_in_place = emit_mul_in_place,
        .owns_outputs = always,
        .dependence = Dependence::kElement,
        .sample_sum = as_factor,

@@ -469,6 +469,7 @@ std::vector<OpDef> other_rows() {
        .infer = infer_full,
        .work = copy_work,
        .emit = emit_full,
+       .owns_outputs = always,
        .examples = {{.attributes = {{"shape", shape_of({kB, 3})}, {"value", 0.1}, {"to", std::string("f32")}}},
                     {.attributes = {{"shape", ir::Shape{}}, {"value", -7.0}, {"to", std::string("i64")}}},
                     {.attributes = {{"shape", shape_of({2})}, {"value", 1.0}, {"to", std::string("bool")}}}}},

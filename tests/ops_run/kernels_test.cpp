@@ -18,6 +18,7 @@
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rotary.h"
+#include "runtime/kernels/scale_number.h"
 #include "runtime/kernels/small_product.h"
 #include "runtime/kernels/sum_rows.h"
 #include "runtime/kernels/vector_loops.h"
@@ -74,6 +75,15 @@ TEST_CASE("small products are those in float64, whatever their sizes and the ord
           product_into(sum, a, b, /*adds=*/false);
           CHECK(sum.equal(product(a, b, {})));
         }
+}
+
+TEST_CASE("a number is scaled in its place, as LibTorch scales it") {
+  const c10::InferenceMode no_autograd;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::full({}, 0.3, type), factor = at::full({}, 0.7, type), expected = at::mul(x, factor);
+    CHECK(scale_number_(x, factor).is_same(x));
+    CHECK(x.equal(expected));
+  }
 }
 
 TEST_CASE("sums over leading axes are those of float64, for any number of rows and columns") {
