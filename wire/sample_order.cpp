@@ -72,27 +72,28 @@ int64_t SampleOrder::samples_of(int64_t step) const {
 std::vector<int64_t> SampleOrder::rows(int64_t step, SampleRange range) const {
   std::vector<int64_t> rows;
   rows.reserve(static_cast<size_t>(range.size()));
+  const bool wraps = rule_.last_batch == LastBatch::kWrap;
+  int64_t epoch = 0, visit = 0;
+  if (wraps) {
+    const Wide visited = Wide{step} * batch_ + range.first;
+    epoch = static_cast<int64_t>(visited / samples_);
+    visit = static_cast<int64_t>(visited % samples_);
+  } else {
+    epoch = step / steps_per_epoch();
+    visit = (step % steps_per_epoch() * batch_ + range.first) % samples_;
+  }
   std::optional<Permutation> permutation;
-  int64_t permuted_epoch = -1;
-  for (int64_t place = range.first; place < range.last; ++place) {
-    int64_t epoch = 0, visit = 0;
-    if (rule_.last_batch == LastBatch::kWrap) {
-      const Wide visited = Wide{step} * batch_ + place;
-      epoch = static_cast<int64_t>(visited / samples_);
-      visit = static_cast<int64_t>(visited % samples_);
-    } else {
-      epoch = step / steps_per_epoch();
-      visit = (step % steps_per_epoch() * batch_ + place) % samples_;
+  for (int64_t place = range.first; place < range.last; ++place, ++visit) {
+    if (visit == samples_) {
+      visit = 0;
+      if (wraps) {
+        ++epoch;
+        permutation.reset();
+      }
     }
-    if (!rule_.shuffle) {
-      rows.push_back(visit);
-      continue;
-    }
-    if (epoch != permuted_epoch) {
+    if (rule_.shuffle && !permutation)
       permutation.emplace(samples_, splitmix64(splitmix64(rule_.seed) ^ static_cast<uint64_t>(epoch)));
-      permuted_epoch = epoch;
-    }
-    rows.push_back(permutation->at(visit));
+    rows.push_back(permutation ? permutation->at(visit) : visit);
   }
   return rows;
 }

@@ -1,7 +1,7 @@
 #include "runtime/executor/stage_state.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -297,7 +297,9 @@ void take_optimizer_states(StageState& state, const StateLookup& find, const Dev
 }
 
 at::Tensor loss_scale_tensor(double divisor) {
-  return at::scalar_tensor(1 / divisor, at::TensorOptions().dtype(at::kFloat));
+  at::Tensor scale(at::detail::empty_cpu({}, at::kFloat));
+  *scale.mutable_data_ptr<float>() = static_cast<float>(1 / divisor);
+  return scale;
 }
 
 }  // namespace graphpipe::runtime

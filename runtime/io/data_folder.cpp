@@ -1,5 +1,6 @@
 // Data in files: one .npy per name, or ONNX test data.
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <sys/stat.h>
@@ -48,8 +49,8 @@ class StoredData : public Data {
   int64_t rest() const override { return order_.rest(); }
 
   at::Tensor item(const DataRow& row, int64_t step, wire::SampleRange range) override {
-    at::Tensor stored =
-        at::empty(stored_dims(row, range.size()), at::TensorOptions().dtype(scalar_type(row.tensor.type)));
+    // Not by at::empty, whose way through the dispatcher takes as long as small items.
+    at::Tensor stored(at::detail::empty_cpu(stored_dims(row, range.size()), scalar_type(row.tensor.type)));
     const std::span<std::byte> to = bytes_in(stored);
     std::optional<std::vector<std::byte>> read;
     if (prefetch_) read = prefetch_->take({&row, step, range});
@@ -135,19 +136,33 @@ class StoredData : public Data {
 
   static void copy_samples(const Opened& opened, const Part& part, int64_t first, int64_t samples, size_t sample_bytes,
                            std::byte* to) {
-    // The file's samples may be smaller than the row's.
-    std::vector<int64_t> from = part.array.dims, dims = opened.entry.dims;
-    if (opened.entry.has_samples()) from[0] = dims[0] = samples * opened.entry.dims[0];
     auto file_bytes = static_cast<size_t>(element_size(opened.entry.type));
-    for (const int64_t dim : from) file_bytes *= static_cast<size_t>(dim);
+    for (size_t axis = 0; axis < part.array.dims.size(); ++axis)
+      file_bytes *= static_cast<size_t>(dim_of(opened, part.array.dims, axis, samples));
     const auto skipped = static_cast<size_t>(first) * (file_bytes / static_cast<size_t>(samples));
     const auto elements = part.array.elements.subspan(skipped, file_bytes);
     if (elements.empty()) return;
     value_or_throw(wire::check_ids(opened.entry, part.array, first, samples));
     if (!opened.reported) report_not_finite(opened, part.array, skipped, elements);
     const std::span<std::byte> place(to, static_cast<size_t>(samples) * sample_bytes);
-    if (from == dims) std::memcpy(to, elements.data(), elements.size());
-    else wire::copy_padded(elements, from, opened.entry.fill, dims, place);
+    // The file's samples may be smaller than the row's.
+    if (elements.size() == place.size()) std::memcpy(to, elements.data(), elements.size());
+    else copy_smaller(opened, part.array, samples, elements, place);
+  }
+
+  /// A dim of so many samples, in a file or of a row.
+  static int64_t dim_of(const Opened& opened, const std::vector<int64_t>& dims, size_t axis, int64_t samples) {
+    return axis == 0 && opened.entry.has_samples() ? samples * opened.entry.dims[0] : dims[axis];
+  }
+
+  static void copy_smaller(const Opened& opened, const wire::DataArray& array, int64_t samples,
+                           std::span<const std::byte> elements, std::span<std::byte> place) {
+    std::vector<int64_t> from, dims;
+    for (size_t axis = 0; axis < array.dims.size(); ++axis) {
+      from.push_back(dim_of(opened, array.dims, axis, samples));
+      dims.push_back(dim_of(opened, opened.entry.dims, axis, samples));
+    }
+    wire::copy_padded(elements, from, opened.entry.fill, dims, place);
   }
 
   // A mask may hold infinities on purpose, so this is not an error here; a non-finite loss ends the run.
