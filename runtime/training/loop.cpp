@@ -17,12 +17,29 @@ Request from_byte(std::byte bits) {
   return {.checkpoint = (bits & std::byte{1}) != std::byte{0}, .end = (bits & std::byte{2}) != std::byte{0}};
 }
 
-// A rank's message at a drain: its requests, its losses step by step, and the data of its observers.
-std::vector<Bytes> said_in(const Bytes& message, size_t steps, size_t observers) {
+/// What a rank says at a drain: its requests, its losses step by step, and the data of its observers.
+struct Said {
+  Request asked;
+  std::vector<std::vector<LossShare>> losses;
+  std::vector<Bytes> told;
+};
+
+Bytes message_of(const Said& said) {
+  Bytes message;
+  add_part(message, {to_byte(said.asked)});
+  for (const std::vector<LossShare>& losses : said.losses) add_part(message, to_bytes(losses));
+  for (const Bytes& told : said.told) add_part(message, told);
+  return message;
+}
+
+Said said_in(const Bytes& message, size_t steps, size_t observers) {
   std::optional<std::vector<Bytes>> parts = parts_of(message, 1 + steps + observers);
   if (!parts || parts->front().size() != 1)
     fail(Code::kPeerFailed, "a rank sent a malformed message at the end of a step", "run all ranks from one folder");
-  return *std::move(parts);
+  Said said{.asked = from_byte(parts->front().front())};
+  for (size_t i = 0; i < steps; ++i) said.losses.push_back(from_bytes<LossShare>((*parts)[1 + i]));
+  for (size_t i = 0; i < observers; ++i) said.told.push_back(std::move((*parts)[1 + steps + i]));
+  return said;
 }
 
 StepFacts facts_of(int64_t step, const StepOutcome& outcome) {
@@ -49,7 +66,7 @@ class Loop {
   int64_t run_to_end(int64_t first, int64_t last);
   std::vector<StepFacts> run_to_drain(int64_t first, int64_t last, Clock::time_point start);
   void exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts);
-  void take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts);
+  void hear(std::vector<Said> all, std::vector<StepFacts>& facts);
   void take_answer();
   void give_answer();
 
@@ -104,31 +121,35 @@ std::vector<StepFacts> Loop::run_to_drain(int64_t first, int64_t last, Clock::ti
 }
 
 void Loop::exchange(const std::vector<StepOutcome>& outcomes, std::vector<StepFacts>& facts) {
-  Bytes message;
-  add_part(message, {to_byte(asked_)});
-  for (const StepOutcome& outcome : outcomes) add_part(message, to_bytes(outcome.losses));
-  for (StepObserver* observer : setup_.observers) add_part(message, observer->tell());
-  if (setup_.rank != 0) asked_ = {};
-  std::vector<Bytes> of_ranks;
-  if (setup_.gather != nullptr) of_ranks = setup_.gather->collect(std::move(message));
-  else of_ranks.push_back(std::move(message));
-  if (setup_.rank == 0) take_message(of_ranks, facts);
+  Said own{.asked = asked_};
+  for (const StepOutcome& outcome : outcomes) own.losses.push_back(outcome.losses);
+  for (StepObserver* observer : setup_.observers) own.told.push_back(observer->tell());
+  if (setup_.rank != 0) {
+    asked_ = {};
+    if (setup_.gather != nullptr) setup_.gather->collect(message_of(own));
+    return;
+  }
+  // What rank 0 says itself takes no message.
+  std::vector<Said> all;
+  all.push_back(std::move(own));
+  const std::vector<Bytes> messages = setup_.gather == nullptr ? std::vector<Bytes>() : setup_.gather->collect({});
+  for (size_t rank = 1; rank < messages.size(); ++rank)
+    all.push_back(said_in(messages[rank], facts.size(), setup_.observers.size()));
+  hear(std::move(all), facts);
 }
 
-void Loop::take_message(const std::vector<Bytes>& of_ranks, std::vector<StepFacts>& facts) {
-  const size_t observers = setup_.observers.size(), steps = facts.size();
-  std::vector<std::vector<LossShare>> shares(steps);
-  std::vector<std::vector<Bytes>> said(observers);
-  for (const Bytes& message : of_ranks) {
-    std::vector<Bytes> parts = said_in(message, steps, observers);
-    asked_ = asked_ | from_byte(parts[0].front());
-    for (size_t i = 0; i < steps; ++i)
-      for (const LossShare& share : from_bytes<LossShare>(parts[1 + i])) shares[i].push_back(share);
-    for (size_t i = 0; i < observers; ++i) said[i].push_back(std::move(parts[1 + steps + i]));
+void Loop::hear(std::vector<Said> all, std::vector<StepFacts>& facts) {
+  for (const Said& said : all) asked_ = asked_ | said.asked;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    std::vector<LossShare> shares;
+    for (const Said& said : all) shares.insert(shares.end(), said.losses[i].begin(), said.losses[i].end());
+    if (!shares.empty()) facts[i].loss = total_loss(std::move(shares));
   }
-  for (size_t i = 0; i < steps; ++i)
-    if (!shares[i].empty()) facts[i].loss = total_loss(std::move(shares[i]));
-  for (size_t i = 0; i < observers; ++i) setup_.observers[i]->hear(said[i]);
+  for (size_t i = 0; i < setup_.observers.size(); ++i) {
+    std::vector<Bytes> told;
+    for (Said& said : all) told.push_back(std::move(said.told[i]));
+    setup_.observers[i]->hear(told);
+  }
 }
 
 // Receives what rank 0 answered after the previous drain.
