@@ -35,7 +35,8 @@ struct ArenaNumbers {
   int64_t steps = 0;
   /// Among these, those of programs in which a request went to the ordinary allocator.
   int64_t fallback_steps = 0;
-  /// Requests of the last of them that went to the ordinary allocator, and page faults of its thread.
+  /// Requests of the last of them that went to the ordinary allocator, and page faults of the thread in the last one
+  /// that counted them: the first steps, then every sixteenth.
   int64_t fallbacks = 0, page_faults = 0;
 };
 
@@ -111,7 +112,7 @@ class StepArena {
   int64_t kind_steps_ = 1;
   int64_t step_ = 0;
   std::vector<Request> seen_;  // in this step
-  bool planned_ = false, diverged_ = false;
+  bool planned_ = false, diverged_ = false, counts_faults_ = false;
   int64_t collisions_ = 0, fallbacks_ = 0, faults_before_ = 0;
   std::vector<Block> live_;  // by offset
   ArenaNumbers numbers_;
