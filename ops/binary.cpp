@@ -173,11 +173,10 @@ void emit_as(Emitter& emitter) {
 }
 
 /// ONNX rounds integer quotients towards zero.
-bool is_number(const ir::TensorType& type) { return type.shape.empty() && type.dtype == ir::DType::kFloat32; }
-
 /// A loss times its scale is a product of two numbers.
 void emit_mul_in_place(Emitter& emitter) {
-  if (is_number(emitter.node().input(0).type) && is_number(emitter.node().input(1).type))
+  const ir::TensorType number{.dtype = ir::DType::kFloat32, .shape = {}};
+  if (emitter.node().input(0).type == number && emitter.node().input(1).type == number)
     assign_pattern(emitter, "graphpipe::runtime::scale_number_($0, $1)", "runtime/kernels/scale_number.h");
   else assign_pattern(emitter, "$0.mul_($1)", "ATen/core/Tensor.h");
 }
