@@ -19,22 +19,22 @@ constexpr int64_t kVector16Lanes = 16;
 GRAPHPIPE_INLINE void transpose_halves(Vector16 (&squares)[kVector8Lanes]) {
   Vector16 pairs[kVector8Lanes], quads[kVector8Lanes];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  for (int64_t i = 0; i < 4; ++i) {
     const Vector16 &a = squares[2 * i], &b = squares[2 * i + 1];
     pairs[2 * i] = __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
     pairs[2 * i + 1] = __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
   }
 #pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half)
+  for (int64_t half = 0; half < 2; ++half)
 #pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
+    for (int64_t i = 0; i < 2; ++i) {
       const Vector16 &a = pairs[4 * half + i], &b = pairs[4 * half + 2 + i];
       quads[4 * half + 2 * i] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
       quads[4 * half + 2 * i + 1] =
           __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
     }
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  for (int64_t i = 0; i < 4; ++i) {
     const Vector16 &a = quads[i], &b = quads[4 + i];
     squares[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
     squares[4 + i] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);

@@ -23,18 +23,18 @@ GRAPHPIPE_INLINE void store8(float* to, const Vector8& vector) { *reinterpret_ca
 /// Rows become columns.
 GRAPHPIPE_INLINE void transpose(Vector8 (&square)[kVector8Lanes]) {
   Vector8 pairs[kVector8Lanes], quads[kVector8Lanes];
-  for (int i = 0; i < 4; ++i) {
+  for (int64_t i = 0; i < 4; ++i) {
     const Vector8 &a = square[2 * i], &b = square[2 * i + 1];
     pairs[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
     pairs[2 * i + 1] = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
   }
-  for (int half = 0; half < 2; ++half)
-    for (int i = 0; i < 2; ++i) {
+  for (int64_t half = 0; half < 2; ++half)
+    for (int64_t i = 0; i < 2; ++i) {
       const Vector8 &a = pairs[4 * half + i], &b = pairs[4 * half + 2 + i];
       quads[4 * half + 2 * i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
       quads[4 * half + 2 * i + 1] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
     }
-  for (int i = 0; i < 4; ++i) {
+  for (int64_t i = 0; i < 4; ++i) {
     square[i] = __builtin_shufflevector(quads[i], quads[4 + i], 0, 1, 2, 3, 8, 9, 10, 11);
     square[4 + i] = __builtin_shufflevector(quads[i], quads[4 + i], 4, 5, 6, 7, 12, 13, 14, 15);
   }
