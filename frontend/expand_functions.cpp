@@ -183,9 +183,19 @@ class Expansion {
   /// The name of the call's first output, or its beginning, with a number where bodies of other calls have that.
   std::string front_of(const pb::NodeProto& node) {
     constexpr size_t kLongest = 100;
-    const std::string name = (node.output_size() > 0 ? node.output(0) : node.name()).substr(0, kLongest);
+    const std::string& whole = node.output_size() > 0 ? node.output(0) : node.name();
+    const std::string name = whole.substr(0, whole_characters(whole, kLongest));
     const int64_t number = ++calls_[name];
     return number == 1 ? name + "/" : text(name, "/", number, "/");
+  }
+
+  /// The most bytes of a name, `longest` or a few less, that end with a character of UTF-8.
+  static size_t whole_characters(std::string_view name, size_t longest) {
+    constexpr size_t kLongestCharacter = 4;
+    if (name.size() <= longest) return name.size();
+    for (size_t end = longest; end + kLongestCharacter > longest; --end)
+      if ((static_cast<unsigned char>(name[end]) & 0xC0) != 0x80) return end;  // a character begins there
+    return longest;                                                            // no UTF-8
   }
 
   pb::ModelProto* model_;

@@ -160,6 +160,23 @@ TEST_CASE("the values of a schema's body have names that the model has not") {
   CHECK(nodes("y/BatchSize__1") == nodes("other"));
 }
 
+TEST_CASE("the values of a schema's body are named by whole characters of a long name") {
+  for (const size_t letters : {97, 98, 99, 100}) {
+    const std::string name = std::string(letters, 'a') + "\xE2\x82\xAC\xE2\x82\xAC";  // two signs of the euro
+    const auto imported = import_text(text(header(23), "g (float[N,4,6] x) => (float[N,4,6] \"", name, "\") { \"", name,
+                                           "\" = Attention<q_num_heads = 2, kv_num_heads = 2>(x, x, x) }"));
+    REQUIRE(imported.ok());
+    size_t inside = 0;
+    for (const ir::NodeId id : imported->graph.node_ids())
+      for (const ModelText& origin : imported->graph.node(id).origins) {
+        inside += origin.raw().find('/') != std::string::npos ? 1 : 0;
+        for (std::string_view rest = origin.raw(); !rest.empty(); rest.remove_prefix(utf8_length(rest)))
+          REQUIRE(utf8_length(rest) > 0);
+      }
+    CHECK(inside > 0);
+  }
+}
+
 TEST_CASE("GroupNormalization of the opsets that deprecated it at once is refused by what it lacks") {
   const auto imported = import_text(header(18) + R"(g (float[N,4,3] x) => (float[N,4,3] y) <
       float[2] scale = {1, 2}, float[2] bias = {0, 1}> { y = GroupNormalization<num_groups = 2>(x, scale, bias) })");
