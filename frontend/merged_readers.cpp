@@ -43,6 +43,8 @@ MergedReaders::MergedReaders(const GraphBody& body, const ExportSignature& signa
     const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
     if (!call) continue;
     made_.insert(call->result);
+    for (const std::string& value : call->values)
+      if (std::string name = signature.tensor_of(value); !name.empty()) called_.insert(std::move(name));
   }
 }
 

@@ -53,6 +53,9 @@ class MergedReaders {
   /// The parameter that is the argument of the calls of repeat which alone read the tensor; or empty.
   std::string repeated(const std::string& tensor) const;
 
+  /// Whether the call of a node takes the parameter.
+  bool is_called(const std::string& parameter) const { return called_.contains(parameter); }
+
  private:
   struct Reading;
   struct Found {
@@ -66,6 +69,7 @@ class MergedReaders {
   const GraphBody& body_;
   const ExportSignature& signature_;
   const std::set<std::string> told_;                  // parameters
+  std::set<std::string> called_;                      // those that calls take
   std::map<std::string, std::vector<size_t>> nodes_;  // by what they read
   std::set<std::string> made_;                        // values and tensors of the file, results of its calls
 };

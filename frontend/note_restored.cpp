@@ -15,22 +15,36 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 void note_looked_up(const LookedUp& value, Diagnostics& notes) {
-  Diagnostic note{.code = Code::kLostByExport, .severity = Severity::kNote, .origin = ModelText(value.name)};
-  note.message = text("the exporter's optimiser has looked up one row of ", quoted(ModelText(value.table)),
-                      " in several places; it is one parameter");
-  note.hint = "nothing: all samples read it, or the numbers by which it was looked up are equal";
-  if (value.is_assumed) {
-    note.severity = Severity::kWarning;
-    note.message = text("the exporter's optimiser has looked up equal rows in several places; they are assumed to be ",
-                        "one row of ", quoted(ModelText(value.table)), ", not several that began equal");
-    note.hint = text("nothing, unless the table has equal rows; then ", kExportRecipe, ", or with graphpipe.export");
-  }
-  notes.push_back(std::move(note));
+  notes.push_back({.code = Code::kLostByExport,
+                   .severity = Severity::kNote,
+                   .origin = ModelText(value.name),
+                   .message = text("the exporter's optimiser has looked up one row of ", quoted(ModelText(value.table)),
+                                   " in several places; it is one parameter"),
+                   .hint = "nothing: all samples read it, or the numbers by which it was looked up are equal"});
+}
+
+/// The layers of a model have a table each: one warning says it of all.
+void warn_of_assumed(const std::vector<LookedUp>& assumed, Diagnostics& notes) {
+  if (assumed.empty()) return;
+  const std::string others = assumed.size() == 1 ? "" : text(", and of ", assumed.size() - 1, " more");
+  notes.push_back(
+      {.code = Code::kLostByExport,
+       .severity = Severity::kWarning,
+       .origin = ModelText(assumed.front().name),
+       .message = text("the exporter's optimiser has looked up equal rows in several places; they are ",
+                       "assumed to be one row of ", quoted(ModelText(assumed.front().table)), others,
+                       ", not several that began equal"),
+       .hint = text("nothing, unless a table has equal rows; then ", kExportRecipe, ", or with graphpipe.export")});
 }
 
 /// What a value is taken for of which the file does not tell everything.
 void note_taken(const Restoration& restored, Diagnostics& notes) {
-  for (const LookedUp& value : restored.look_ups) note_looked_up(value, notes);
+  std::vector<LookedUp> assumed;
+  for (const LookedUp& value : restored.look_ups) {
+    if (value.is_assumed) assumed.push_back(value);
+    else if (value.is_repeated) note_looked_up(value, notes);
+  }
+  warn_of_assumed(assumed, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,

@@ -12,6 +12,7 @@
 #include "frontend/equal_parts.h"
 #include "frontend/folded_tensor.h"
 #include "frontend/folding_note.h"
+#include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/merged_readers.h"
 #include "support/check.h"
@@ -65,6 +66,9 @@ class FoldedRestorer {
     for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
     for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
     bound_.merge(inner_reads(body));
+    for (const auto& [name, note] : body.folded_from)
+      if (initializers_.contains(name))
+        for (std::string& from : parse_names(note)) ++noted_[std::move(from)];
   }
 
   void run() {
@@ -85,6 +89,7 @@ class FoldedRestorer {
     if (wire::find_element_type(*dtype)->packed != 1 || bound_.contains(tensor.name)) return;
     if (tensor.layout != Tensor::Layout::kDense) return;  // a parameter that has been restored
     if (restore_repeated(tensor, note->second) || restore_look_up(tensor, note->second)) return;
+    if (restore_rows(tensor, note->second)) return;
     std::optional<FoldedTensor> folded = folded_tensor(tensor, note->second, signature_);
     if (!folded || rules_.tied(folded->parameter).value_or(false)) return;
     const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, folded->parameter);
@@ -172,13 +177,85 @@ class FoldedRestorer {
     const std::vector<size_t> axes = repeated_axes(tensor, *elements, ids_of(tensor, from), found.is_assumed);
     if (axes.empty()) return false;
     Tensor rows = first_along(axes, tensor, *elements);
-    rows.name = unused(tensor.name + "_rows");
+    rows.name = unused(text(tensor.name, kRowsSuffix));
     add_expand(rows.name, tensor.name, tensor);
     body_.folded_from[rows.name] = note;
     restored_.look_ups.push_back(std::move(found));
     added_.push_back(std::move(rows));
     gone_.insert(tensor.name);
     return true;
+  }
+
+  /// Rows of a table of relative positions, in the places that read them. Of a table that is read in another way, or
+  /// was looked up twice, one part would train apart from the other.
+  bool restore_rows(const Tensor& tensor, const std::string& note) {
+    const std::optional<LookUpCalls> calls = look_up_calls(tensor.name, note, signature_);
+    if (!calls || rules_.tied(calls->table).value_or(false) || !is_alone(calls->table)) return false;
+    const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, calls->table);
+    const std::optional<std::string> elements = elements_of_(tensor);
+    if (!reading || !reading->merged.empty() || !elements) return false;
+    Tensor part = tensor;
+    const bool is_expanded = calls->is_expanded && !tensor.dims.empty() && tensor.dims[0] > 1 &&
+                             tensor.dims[0] == fixed_batch() &&
+                             has_equal_parts(*elements, tensor.dims, 0, element_bytes(tensor));
+    part.data = {.slot = -1, .bytes = is_expanded ? first_along({0}, tensor, *elements).data.bytes : *elements};
+    if (is_expanded) part.dims[0] = 1;
+    const std::optional<RowsByPlace> rows = rows_by_place(part.dims, part.data.bytes, element_bytes(tensor));
+    if (!rows || (calls->has_positions && !are_of_diagonals(part.dims, *rows))) return false;
+    if (!rows->repeats() && call_of_value(tensor.name) == "embedding") return false;  // trains as it is
+    if (is_expanded) part.name = unused(tensor.name + "/part");
+    read_rows(part, text(tensor.name, kRowsSuffix), *rows);
+    body_.folded_from[added_.back().name] = note;
+    if (is_expanded) add_expand(part.name, tensor.name, tensor);
+    restored_.look_ups.push_back(
+        {.name = tensor.name, .table = calls->table, .is_repeated = rows->repeats(), .is_assumed = rows->repeats()});
+    gone_.insert(tensor.name);
+    return true;
+  }
+
+  /// Whether one tensor alone is of the parameter, and no node.
+  bool is_alone(const std::string& parameter) const {
+    return noted_.at(parameter) == 1 && !names_.contains(parameter) && !readers_of_.is_called(parameter);
+  }
+
+  /// Nodes that look the rows up, and give them the order of the tensor's axes.
+  void read_rows(const Tensor& tensor, std::string name, const RowsByPlace& rows) {
+    Tensor table = tensor, numbers;
+    table.name = unused(std::move(name));
+    table.dims = {rows.count, tensor.dims[rows.axis]};
+    table.data = {.slot = -1, .bytes = rows.elements};
+    numbers.name = unused(text(tensor.name, "/numbers"));
+    numbers.onnx_type = kOnnxInt64;
+    numbers.dims = tensor.dims;
+    numbers.dims.erase(numbers.dims.begin() + static_cast<std::ptrdiff_t>(rows.axis));
+    numbers.data.bytes.resize(rows.numbers.size() * sizeof(int64_t));
+    std::memcpy(numbers.data.bytes.data(), rows.numbers.data(), numbers.data.bytes.size());
+    const bool is_last = rows.axis + 1 == tensor.dims.size();
+    OnnxNode& gather = nodes_.emplace_back();
+    gather.op = "Gather";
+    gather.inputs = {table.name, numbers.name};
+    gather.outputs = {is_last ? tensor.name : unused(text(tensor.name, "/rows"))};
+    gather.name = gather.outputs[0];
+    if (!is_last) {
+      OnnxNode transpose = node_that_moves(gather.outputs[0], std::ssize(tensor.dims), rows.axis);
+      transpose.name = tensor.name;
+      transpose.outputs = {tensor.name};
+      nodes_.push_back(std::move(transpose));
+    }
+    added_.push_back(std::move(numbers));
+    added_.push_back(std::move(table));
+  }
+
+  /// The last axis to a place before.
+  static OnnxNode node_that_moves(const std::string& value, int64_t rank, size_t to) {
+    OnnxNode transpose;
+    transpose.op = "Transpose";
+    transpose.inputs = {value};
+    Attribute& perm = transpose.attributes.emplace_back();
+    perm.name = "perm", perm.kind = Attribute::Kind::kInts;
+    for (int64_t axis = 0; axis + 1 < rank; ++axis) perm.ints.push_back(axis);
+    perm.ints.insert(perm.ints.begin() + static_cast<std::ptrdiff_t>(to), rank - 1);
+    return transpose;
   }
 
   /// The numbers by which the rows were looked up, if the file has them.
@@ -374,6 +451,7 @@ class FoldedRestorer {
   Restoration& restored_;
   const MergedReaders readers_of_;
   std::map<std::string, size_t> initializers_;  // the place of each
+  std::map<std::string, int64_t> noted_;        // of how many tensors the notes have each name
   std::set<std::string> names_;                 // of all values and tensors
   std::set<std::string> bound_;                 // inputs, outputs, and what bodies of nodes read
   std::vector<Tensor> added_;

@@ -26,9 +26,11 @@ namespace graphpipe::frontend {
 /// How the names of constants end that had shared a tensor with a parameter, and have one of their own.
 inline constexpr std::string_view kConstantSuffix = "/constant";
 
-/// A value that was looked up beforehand in a table, with rows of which one stood in several places.
+/// A value that was looked up beforehand in a table.
 struct LookedUp {
   std::string name, table;
+  /// Whether one row stood in several places.
+  bool is_repeated = true;
   /// Whether different rows of the table that began equal may have stood there.
   bool is_assumed = false;
 };

@@ -9,6 +9,7 @@
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
+#include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 
 namespace graphpipe::frontend {
@@ -35,7 +36,8 @@ bool is_computed(const Tensor& tensor, const ExportSignature& signature) {
 }
 
 bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
-  return is_computed(tensor, signature) && tensor.name.starts_with("embedding") && tensor.dims.size() > 1;
+  const bool is_named = tensor.name.starts_with("embedding") || tensor.name.ends_with(kRowsSuffix);
+  return is_named && is_computed(tensor, signature) && tensor.dims.size() > 1;
 }
 
 /// Rows that were drawn are equal only where they are one; those that cannot be read may be.

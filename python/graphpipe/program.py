@@ -55,7 +55,7 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
     unknown = sorted(set(tensors) - set(module.state_dict()))
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         raise ValueError("the module is on the device meta, and holds no values; make it with module.to_empty(device='cpu')")
-    if unknown and all(re.fullmatch(r"embedding(_\d+)?(_rows)?", name) for name in unknown):
+    if unknown and all(re.fullmatch(r"embedding(_\d+)?|\w+_rows", name) for name in unknown):
         raise ValueError(f"{unknown} are rows of tables of the module, which the exporter's optimiser had looked up beforehand: "
                          "export with optimize=False, and the tables train under their names")
     if unknown or not tensors:

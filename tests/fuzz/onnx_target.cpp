@@ -104,10 +104,12 @@ const char* const kSeedTexts[] = {
     // As torch's exporter writes it after its optimiser: merged norms and scales, transposed weights, no zero biases.
     R"(<ir_version: 10, opset_import: ["" : 21], producer_name: "pytorch"> g (float[N,2,3] x, int64[N] ids) => (float[N,2,4] y)
     <float[3] n0 = {1, 1, 1}, float[3,4] val_7 = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[2,1] val_3 = {1, 1},
-     float[4,3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[1,3] embedding_1 = {1, 2, 3}> {
+     float[4,3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float[1,3] embedding_1 = {1, 2, 3},
+     float[1,2,3] unsqueeze = {1, 2, 3, 1, 2, 3}> {
       normed = LayerNormalization(x, n0) again = LayerNormalization(normed, n0) scaled = Mul(again, n0)
       grouped = Mul(scaled, val_3) shifted = Add(grouped, val_3) rows = Gather(table, ids) axes = Constant<value_ints = [1]>()
-      row = Unsqueeze(rows, axes) sum = Add(shifted, row) placed = Add(sum, embedding_1) headed = MatMul(placed, val_7)
+      row = Unsqueeze(rows, axes) sum = Add(shifted, row) laid = Add(sum, embedding_1)
+      placed = Add(laid, unsqueeze) headed = MatMul(placed, val_7)
       folded = MatMul(placed, val_7) y = Add(headed, folded) })",
 };
 
@@ -120,6 +122,7 @@ const std::map<std::string, const char*> kCalls = {
     {"grouped", "group_norm.default](args = (%scaled, 1, %p_weight, %p_shift), kwargs = {})"},
     {"shifted", "group_norm.default](args = (%scaled, 1, %p_weight, %p_shift), kwargs = {})"},
     {"rows", "embedding.default](args = (%p_table, %ids), kwargs = {})"},
+    {"placed", "add.Tensor](args = (%laid, %unsqueeze), kwargs = {})"},
     {"headed", "linear.default](args = (%placed, %p_table, %p_bias), kwargs = {})"},
     {"folded", "linear.default](args = (%layer_norm_2, %p_w, %b_zeros), kwargs = {})"}};
 constexpr const char* kSignature =
@@ -141,6 +144,12 @@ void note_calls(pb::GraphProto& graph) {
     if (call == kCalls.end()) continue;
     note(*node.mutable_metadata_props(), "pkg.torch.onnx.fx_node",
          text("%", call->first, " : [num_users=1] = call_function[target=torch.ops.aten.", call->second));
+    if (call->first == "placed") {
+      pb::ValueInfoProto& value = *graph.add_value_info();
+      value.set_name("unsqueeze");
+      note(*value.mutable_metadata_props(), "pkg.onnxscript.optimizer.folded_from",
+           "['head.weight', 'index', 'permute']");
+    }
     if (call->first == "normed")
       note(*graph.mutable_metadata_props(), "pkg.torch.export.ExportedProgram.graph_signature", kSignature);
   }

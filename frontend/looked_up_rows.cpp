@@ -1,0 +1,183 @@
+#include "frontend/looked_up_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "frontend/folding_note.h"
+#include "frontend/lost_by_export.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+constexpr std::array<std::string_view, 3> kLookUps = {"embedding", "index", "index_select"};
+
+/// What torch.export names the results of calls whose elements are those of their operand. A detached value is none: no
+/// gradient passes it.
+constexpr std::array<std::string_view, 18> kMoves = {
+    "_unsafe_view", "alias", "clone",   "contiguous", "expand",    "flatten",     "numpy_t",   "permute",   "reshape",
+    "select",       "slice", "squeeze", "t",          "transpose", "unsafe_view", "unflatten", "unsqueeze", "view"};
+
+/// Calls that make constants, which have no part in the elements of a table.
+constexpr std::array<std::string_view, 4> kConstants = {"arange", "full_like", "scalar_tensor_default", "zeros_like"};
+
+using CallCounts = std::map<std::string_view, int64_t>;
+
+/// The calls that compute the numbers of relative positions, all of which these need.
+bool are_of_positions(const CallCounts& counts) {
+  // of T5's encoder: (position > 0) * buckets + where(|position| is small, |position|, logarithm of it)
+  const auto encoder = [](int64_t additions) {
+    return CallCounts{{"_to_copy", 3}, {"abs", 1},     {"add", additions}, {"div", 2}, {"gt", 1},   {"log", 1},
+                      {"lt", 1},       {"minimum", 1}, {"mul", 2},         {"sub", 1}, {"where", 1}};
+  };
+  // of its decoder: the same of -minimum(position, 0)
+  const auto decoder = [](int64_t additions) {
+    return CallCounts{{"_to_copy", 2}, {"add", additions}, {"div", 2}, {"log", 1}, {"lt", 1},
+                      {"minimum", 2},  {"mul", 1},         {"neg", 1}, {"sub", 1}, {"where", 1}};
+  };
+  static const std::vector<CallCounts> kPrograms = {
+      encoder(3),
+      encoder(4),  // positions begin behind those of a cache
+      decoder(2),
+      decoder(3),
+      // MPNet's, whose position has the other sign
+      {{"_to_copy", 3},
+       {"abs", 1},
+       {"add", 3},
+       {"div", 2},
+       {"log", 1},
+       {"lt", 2},
+       {"minimum", 1},
+       {"mul", 2},
+       {"neg", 1},
+       {"sub", 1},
+       {"where", 1}},
+      // clamp(position, -most, most) + most (Shaw et al., 2018), and without a bound
+      {{"add", 1}, {"clamp", 1}, {"sub", 1}},
+      {{"add", 1}, {"sub", 1}},
+  };
+  return std::ranges::find(kPrograms, counts) != kPrograms.end();
+}
+
+template <size_t N>
+bool is_one_of(const std::array<std::string_view, N>& calls, std::string_view call) {
+  return std::ranges::find(calls, call) != calls.end();
+}
+
+/// The elements with those of the axis last: the vectors along it, in the order of the other axes.
+std::string with_axis_last(const std::vector<int64_t>& dims, size_t axis, std::string_view elements, size_t width) {
+  size_t inner = 1;
+  for (size_t i = axis + 1; i < dims.size(); ++i) inner *= static_cast<size_t>(dims[i]);
+  const auto size = static_cast<size_t>(dims[axis]);
+  const size_t outer = elements.size() / (inner * size * width);
+  std::string moved;
+  moved.reserve(elements.size());
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < inner; ++i)
+      for (size_t k = 0; k < size; ++k) moved += elements.substr(((o * size + k) * inner + i) * width, width);
+  return moved;
+}
+
+RowsByPlace rows_along(const std::vector<int64_t>& dims, size_t axis, std::string_view elements, size_t width) {
+  RowsByPlace rows{.axis = axis};
+  const std::string vectors = with_axis_last(dims, axis, elements, width);
+  const size_t bytes = static_cast<size_t>(dims[axis]) * width;
+  std::map<std::string_view, int64_t> known;
+  for (size_t at = 0; at < vectors.size(); at += bytes) {
+    const std::string_view row = std::string_view(vectors).substr(at, bytes);
+    const auto [found, is_new] = known.try_emplace(row, rows.count);
+    rows.numbers.push_back(found->second);
+    if (!is_new) continue;
+    rows.elements += row;
+    ++rows.count;
+  }
+  return rows;
+}
+
+/// Whether most elements of the rows are equal to no other, as those of tables are that were drawn or trained: then
+/// rows are not equal by chance, nor since all began with one number.
+bool are_distinct(std::string_view elements, size_t width) {
+  std::set<std::string_view> distinct;
+  for (size_t at = 0; at < elements.size(); at += width) distinct.insert(elements.substr(at, width));
+  return 4 * distinct.size() >= 3 * (elements.size() / width);
+}
+
+/// The axes of the places, without those of one.
+std::vector<size_t> sides_of(const std::vector<int64_t>& dims, size_t axis) {
+  std::vector<size_t> sides;
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (i != axis && dims[i] > 1) sides.push_back(static_cast<size_t>(dims[i]));
+  return sides;
+}
+
+/// Whether the places are those of squares, and each reads the row of the one across the diagonal.
+bool are_mirrored(const std::vector<int64_t>& dims, const RowsByPlace& rows) {
+  const std::vector<size_t> sides = sides_of(dims, rows.axis);
+  const auto root = static_cast<size_t>(std::llround(std::sqrt(static_cast<double>(rows.numbers.size()))));
+  const size_t side = sides.size() == 1 ? root : sides.empty() ? 1 : sides.back();
+  if (sides.size() == 1 ? side * side != rows.numbers.size() : sides.size() > 1 && sides[sides.size() - 2] != side)
+    return false;
+  for (size_t at = 0; at < rows.numbers.size(); ++at) {
+    const size_t i = at / side % side, j = at % side;
+    if (rows.numbers[at] != rows.numbers[at - i * side - j + j * side + i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::string& note,
+                                         const ExportSignature& signature) {
+  LookUpCalls calls;
+  CallCounts counts;  // of those that compute
+  bool has_buffer = false;
+  int64_t look_ups = 0;
+  std::vector<std::string> names = parse_names(note);
+  names.push_back(tensor);
+  for (const std::string& name : names) {
+    const std::string_view call = call_of_value(name);
+    if (signature.lists_parameter(name)) {
+      if (!calls.table.empty()) return std::nullopt;
+      calls.table = name;
+    } else if (signature.is_parameter.contains(name)) {
+      has_buffer = true;
+    } else if (is_one_of(kLookUps, call)) {
+      ++look_ups;
+    } else if (!is_anonymous(name) && !is_one_of(kMoves, call) && !is_one_of(kConstants, call)) {
+      ++counts[call];
+    }
+    calls.is_expanded = calls.is_expanded || call == "expand";
+  }
+  calls.has_positions = !counts.empty();
+  if (calls.table.empty() || look_ups == 0) return std::nullopt;
+  if (calls.has_positions && (has_buffer || look_ups > 1 || !are_of_positions(counts))) return std::nullopt;
+  return calls;
+}
+
+std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::string_view elements,
+                                         size_t element_bytes) {
+  constexpr size_t kMaxElements = size_t{1} << 20;  // four times what the optimiser computes beforehand
+  if (elements.size() / element_bytes > kMaxElements) return std::nullopt;
+  std::optional<RowsByPlace> best;
+  for (size_t axis = 0; axis < dims.size() && !elements.empty(); ++axis) {
+    if (dims[axis] < 2) continue;
+    RowsByPlace rows = rows_along(dims, axis, elements, element_bytes);
+    if (!best || rows.elements.size() < best->elements.size()) best = std::move(rows);
+  }
+  if (!best) return std::nullopt;
+  if (!are_distinct(best->elements, element_bytes) || are_mirrored(dims, *best)) return std::nullopt;
+  return best;
+}
+
+bool are_of_diagonals(const std::vector<int64_t>& dims, const RowsByPlace& rows) {
+  const std::vector<size_t> sides = sides_of(dims, rows.axis);
+  if (sides.size() != 2) return false;
+  for (size_t at = sides[1] + 1; at < rows.numbers.size(); ++at)
+    if (at % sides[1] != 0 && rows.numbers[at] != rows.numbers[at - sides[1] - 1]) return false;
+  return true;
+}
+
+}  // namespace graphpipe::frontend
