@@ -97,10 +97,15 @@ def _warn_of_modes(module: Any) -> None:
 
 def _way_out(error: Exception) -> str:
     """Of refusals whose words do not say what to do."""
-    if "_detect_is_causal_mask" not in "".join(traceback.format_exception(type(error), error, error.__traceback__)):
-        return ""
-    return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
-            "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
+    story = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    if "_detect_is_causal_mask" in story:
+        return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
+                "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
+    if "transformers" in story and "Cannot view a tensor" in story:  # T5 and Swin of transformers 5
+        return 'it mistakes how the results of fused attention lie in memory; make the model with attn_implementation="eager". '
+    if "transformers.grouped_mm" in story:  # Mixtral of transformers 5
+        return 'it has no products of groups of experts; make the model with experts_implementation="batched_mm". '
+    return ""
 
 
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,

@@ -14,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import graphpipe  # noqa: E402
+from graphpipe.exporting import _way_out  # noqa: E402
 from graphpipe.program import _load  # noqa: E402
 
 
@@ -159,6 +160,12 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaisesRegex(ValueError, "is_causal=False"):
                 graphpipe.export(Decoder(), {"x": torch.randn(2, 4, 8)}, Path(folder) / "model.onnx")
+
+    def test_what_models_of_transformers_need_is_said(self):
+        view = "Cannot view a tensor with shape torch.Size([4, 12, 4, 8]) and strides (384, 8, 96, 1) as a tensor with shape (4, 12, 32)!"
+        self.assertIn('attn_implementation="eager"', _way_out(ValueError(view + ' File "transformers/models/t5/modeling_t5.py"')))
+        self.assertEqual(_way_out(ValueError(view)), "")
+        self.assertIn("batched_mm", _way_out(ValueError("torch.ops.transformers.grouped_mm_fallback.default")))
 
     def test_a_tie_is_one_parameter_in_the_file_and_in_the_module_that_takes_weights_back(self):
         module = Tied()
