@@ -55,9 +55,6 @@ bool are_of_positions(const CallCounts& counts) {
        {"neg", 1},
        {"sub", 1},
        {"where", 1}},
-      // clamp(position, -most, most) + most (Shaw et al., 2018), and without a bound
-      {{"add", 1}, {"clamp", 1}, {"sub", 1}},
-      {{"add", 1}, {"sub", 1}},
   };
   return std::ranges::find(kPrograms, counts) != kPrograms.end();
 }
