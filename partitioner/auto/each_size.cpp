@@ -103,11 +103,23 @@ class EachSize {
     }
   }
 
+  /// Whether a search has gone on from the same stages on the same devices, with another size: where replicas of all
+  /// divide each micro-batch, all sizes take about as long, and what is around them is the same.
+  bool is_around_known(const NarrowedSearch& search) {
+    if (is_small_ || !search.best()) return false;
+    ir::Assignment cut = search.best()->candidates.front().assignment;
+    for (ir::StageChoice& choice : cut.choice) choice.micro_batch = Samples(1);
+    if (std::ranges::find(cuts_, cut) != cuts_.end()) return true;
+    cuts_.push_back(std::move(cut));
+    return false;
+  }
+
   /// Goes on with the searches from number `first` on, the best first.
   void go_on(size_t first) {
     std::vector<NarrowedSearch*> order;
     for (size_t i = first; i < searches_.size(); ++i) order.push_back(searches_[i].get());
     std::ranges::stable_sort(order, {}, &NarrowedSearch::step);
+    std::erase_if(order, [&](const NarrowedSearch* search) { return is_around_known(*search); });
     for (size_t next = 0; next < order.size() && !whole_.is_over(); next += kAtOnce) {
       const double known = whole_.step();
       run_tasks(std::min(kAtOnce, order.size() - next), whole_.request().threads,
@@ -169,6 +181,7 @@ class EachSize {
   std::vector<Search> searches_;
   std::set<Samples> begun_;
   std::set<std::pair<int, Samples>> shapes_;  // searched
+  std::vector<ir::Assignment> cuts_;          // that searches have gone on from, without their sizes
 };
 
 /// Sizes that may differ need not: the best plan of one size for all is where the search for them begins.
