@@ -225,6 +225,7 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"plan,compare", "--use-fewer", &kForeign},
     {"plan,compare", "--non-contiguous", &kForeign},
     {"plan,compare", "--no-traffic", &kForeign},
+    {"simulate", "--profile", &kForeign},
     {"lint", "--batch", &kLoss},
     {"lint", "--precision", &kLoss},
     {"lint", "--contrastive", &kLoss},

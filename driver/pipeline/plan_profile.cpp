@@ -11,6 +11,7 @@
 #include "cost/in_flight.h"
 #include "cost/limits.h"
 #include "driver/cli/usage.h"
+#include "driver/launch/digest.h"
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/given_plan.h"
@@ -105,10 +106,6 @@ Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner)
     return usage("--planner " + planner, "there is nothing to plan: --plan says it all", "leave one of them out");
   GP_TRY(const ir::Plan manual, files::read_plan(options_.plan.plan));
   GP_TRY_VOID(check_labels(manual, profile_.graph));
-  // With the flag the same cut is executed in another way.
-  if (options_.plan.execute.empty() && manual.execution != profile_.graph.execution)
-    return usage("--execute", text("the plan file is executed as a ", ir::execution_name(manual.execution)),
-                 text("add --execute ", ir::execution_name(manual.execution)));
   request.manual = &manual.assignment;
   Result<partitioner::PlanAnswer> limited = partitioner::plan(partitioner::kManual, request);
   if (limited || !request.limit_memory) return limited;
@@ -143,6 +140,7 @@ Status write_plan_file(const Options& options, const ProfileProblem& problem, co
   const ir::PlanGraph& graph = problem.profile().graph;
   ir::Plan plan;
   plan.spec.path = ModelText(std::filesystem::absolute(options.plan.profile).string());
+  GP_TRY(plan.profile_digest, sha256_of_file(options.plan.profile));
   plan.batch = graph.batch;
   plan.execution = graph.execution;
   plan.planner = options.plan.planner;
@@ -193,7 +191,17 @@ Result<Options> completed_by_plan(Options options) {
   if (options.plan.plan.empty()) return options;
   GP_TRY(const ir::Plan plan, files::read_plan(options.plan.plan));
   GP_TRY_VOID(check_names(plan, options.plan.plan));
-  if (options.plan.profile.empty() && plan.model_digest.empty()) options.plan.profile = plan.spec.path.raw();
+  if (!plan.model_digest.empty())
+    return Diagnostic{.code = Code::kBadPlan,
+                      .origin = ModelText(options.plan.plan),
+                      .message = "the plan is of a model, not of a profile of another project",
+                      .hint = "leave --profile-format out"};
+  if (options.plan.profile.empty()) {
+    options.plan.profile = plan.spec.path.raw();
+    GP_TRY(const std::string digest, sha256_of_file(options.plan.profile));
+    if (!plan.profile_digest.empty() && digest != plan.profile_digest) return other_profile(options.plan.profile);
+  }
+  if (options.plan.execute.empty()) options.plan.execute = ir::execution_name(plan.execution);
   if (!options.given.contains("--policy") && scheduler::find_policy(plan.policy) != nullptr)
     options.plan.policy = plan.policy;
   if (!options.given.contains("--micro-batches") && !options.given.contains("--batch"))

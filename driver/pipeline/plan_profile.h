@@ -16,9 +16,10 @@ namespace graphpipe::driver {
 /// Returns the process exit code. Needs: options.foreign.is_foreign().
 int run_plan_profile(const Options& options);
 
-/// The options with what the file of --plan, where there is one, says of the profile, of the order, of the
-/// micro-batches of a step and of the machine, where no flag does. Errors: those of reading it; kBadPlan for a machine
-/// that no flags say.
+/// The options with what the file of --plan, where there is one, says of the profile, of the order, of how it is
+/// executed, of the micro-batches of a step and of the machine, where no flag does. Errors: those of reading it;
+/// kBadPlan for one of a model, and for a machine that no flags say; kBadProfile where the profile that it names has
+/// changed.
 Result<Options> completed_by_plan(Options options);
 
 /// A profile on a machine, as the flags, and where they are silent the file, describe both.

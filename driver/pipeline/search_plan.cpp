@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "driver/launch/process.h"
@@ -195,6 +196,12 @@ bool asks_others(const PlanOptions& options) {
   return planner != nullptr && planner->traits.asks_others;
 }
 
+/// Nodes times devices, up to which a search without any limit of memory is thorough at once: it takes tenths of a
+/// second.
+constexpr size_t kWorkToBeThorough = 1000;
+
+size_t work_of(const Pipeline& pipeline) { return pipeline.priced.nodes.size() * pipeline.plan.cluster.devices.size(); }
+
 /// How many searches beyond the bounds a graph of this size gets.
 size_t searches_beyond(const Pipeline& pipeline) {
   return 1 + kNodesBeyond / std::max<size_t>(1, pipeline.priced.nodes.size());
@@ -205,14 +212,14 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
                                size_t tried) {
   std::vector<double> slacks(kSlacks.begin() + static_cast<std::ptrdiff_t>(tried), kSlacks.end());
   slacks.insert(slacks.begin(), kUnlimited);
-  slacks.resize(std::min(slacks.size(), searches_beyond(pipeline) + (tried > 0 ? 1 : 0)));
+  slacks.resize(std::min(slacks.size(), searches_beyond(pipeline)));
   for (const double slack : slacks) {
     const bool is_first = slack == kUnlimited;
     const double part = is_first ? scheduler::kMemoryLimitedShare : 1 / scheduler::kMemoryBoundSlack;
     if (!pipeline.complete || !may_be_limited(pipeline, options, part)) break;
     if (!is_first && search.watch.seconds() > kMaxSecondsBeyond) break;
     if (slack < 1) break;
-    // The search may have passed over faster plans that fit. Without any limit a quick one tells whether they do.
+    // The search may have passed over faster plans that fit. Without any limit a quick one tells whether there are any.
     const auto best_fits = [&](bool thorough) -> Result<bool> {
       search.first_fits = false;
       const auto find = [&] { return plan_for(pipeline, options, slack, search, thorough); };
@@ -221,8 +228,10 @@ Status search_with_more_memory(Pipeline& pipeline, const PlanOptions& options, c
       const scheduler::Policy* policy = scheduler::find_policy(asked.policy);
       return is_first && search.first_fits && (policy == nullptr || !policy->asynchronous);
     };
-    GP_TRY(search.best_fits, best_fits(!is_first));
-    if (search.best_fits && asks_others(options)) {
+    const bool is_quick = is_first && asks_others(options) && work_of(pipeline) > kWorkToBeThorough;
+    const double known = pipeline.built.step_seconds();
+    GP_TRY(search.best_fits, best_fits(!is_quick));
+    if (is_quick && pipeline.built.step_seconds() < known) {
       GP_TRY(search.best_fits, best_fits(true));
     }
     if (search.best_fits) break;
@@ -359,18 +368,19 @@ Status search_one_way(Pipeline& pipeline, const PlanOptions& options, const ir::
   search.line = nullptr;  // from here on plans are timed that may not fit
   search.beyond_bounds = true;
   Status found = first;
-  // Quick ones tell where plans begin to fit; from there on they are thorough.
-  const auto search_with = [&](double slack) {
-    pipeline.plan = asked;
-    found = plan_for(pipeline, options, slack, search, false);
-  };
+  // Quick searches tell where plans begin to fit; there a thorough one follows.
   size_t tried = 0;
-  while (has_no_schedule(found) && tried < kSlacks.size() && !interrupted()) search_with(kSlacks[tried++]);
-  const bool begins_again = tried > 0 && found.ok() && asks_others(options);
-  for (const double slack : kFarSlacks)
-    if (has_no_schedule(found) && !interrupted()) search_with(slack);
+  for (const std::span<const double> slacks : {std::span<const double>(kSlacks), std::span<const double>(kFarSlacks)})
+    for (const double slack : slacks) {
+      if (!has_no_schedule(found) || interrupted()) break;
+      ++tried;
+      pipeline.plan = asked;
+      found = plan_for(pipeline, options, slack, search, false);
+      if (!found.ok() || !asks_others(options)) continue;
+      GP_TRY_VOID(keep_faster(pipeline, asked, search, [&] { return plan_for(pipeline, options, slack, search); }));
+    }
   if (!found.ok()) return has_no_schedule(found) ? first : found;
-  return search_with_more_memory(pipeline, options, asked, search, begins_again ? tried - 1 : tried);
+  return search_with_more_memory(pipeline, options, asked, search, std::min(tried, kSlacks.size()));
 }
 
 /// The refusal with what the plan that comes closest lacks, where a plan was found that lacks something.

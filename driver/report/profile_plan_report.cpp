@@ -98,8 +98,11 @@ std::string profile_text(const Options& options, const ProfileProblem& problem, 
   }
   const partitioner::OwnObjective& own = *plan.own;
   std::string out = table(rows);
-  out += fmt::format("planner {}: objective {:.9g} {}, bound {:.9g} (gap {:.2f} %), searched {}{}\n",
-                     planner_of(options), own.objective, own.unit, own.bound, 100 * own.gap(),
+  const std::string objective = std::isfinite(own.objective)
+                                    ? fmt::format("objective {:.9g} {}, bound {:.9g} (gap {:.2f} %)", own.objective,
+                                                  own.unit, own.bound, 100 * own.gap())
+                                    : "no objective";
+  out += fmt::format("planner {}: {}, searched {}{}\n", planner_of(options), objective,
                      human_seconds(answer.search_seconds), answer.stopped.empty() ? "" : "; " + answer.stopped);
   out += text("simulated step ",
               std::isfinite(plan.step_seconds) ? human_seconds(plan.step_seconds) : "none: the policy has no schedule",

@@ -13,6 +13,7 @@
 #include "cost/memory.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/verbs/generate.h"
+#include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
@@ -251,5 +252,29 @@ TEST_CASE("where it is left to the planner whether to recompute, its plan is not
     options.plan.planner = planner;
     options.plan.memory = memory;
     CHECK(step("auto") <= std::min(step("never"), step("always")) * (1 + 1e-9));
+  }
+}
+
+TEST_CASE(
+    "where memory limits plans, auto is not behind itself with stages that are said, nor behind a planner it asks") {
+  const std::vector<std::string> request{"plan",      tests::example_model("dlrm"),
+                                         "--loss",    "bce:logit,click",
+                                         "--cluster", "default",
+                                         "--devices", "2",
+                                         "--batch",   "16"};
+  const auto step_with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), request.begin(), request.end());
+    more.insert(more.end(), {"--json", "-q"});
+    const Answer answer = ask(more);
+    return answer.code == 0 ? answer.object()["simulated_step"].get<double>() : kInfinity;
+  };
+  for (const char* memory : {"49688", "44458", "30000"}) {
+    CAPTURE(memory);
+    const double free = step_with({"--memory", memory});
+    CHECK(free <= step_with({"--memory", memory, "--stages", "2"}) * (1 + 1e-9));
+    for (const char* planner : {"data-parallel", "graphpipe", "piper"}) {
+      CAPTURE(planner);
+      CHECK(free <= step_with({"--memory", memory, "--planner", planner}) * (1 + 1e-9));
+    }
   }
 }

@@ -328,7 +328,7 @@ TEST_CASE("a plan that is written takes as long when it is read back") {
     in_line.insert(in_line.end(), {"-o", plan.string() + ".chain"});
     REQUIRE(file.plan(in_line).code == 0);
     reading[reading.size() - 1] += ".chain";
-    CHECK(file.plan(reading).message().find("executed as a chain") != std::string::npos);
+    CHECK(file.plan(reading).object["simulated_step"] == chain.object["simulated_step"]);
     fs::remove(plan.string() + ".chain");
   }
   fs::remove(plan);
@@ -360,6 +360,26 @@ TEST_CASE("a plan for a profile is drawn: its text, its picture and its trace ar
     text << std::ifstream(picture).rdbuf();
     if (kind == std::string("svg")) CHECK(text.str().find("</svg>") != std::string::npos);
     else CHECK(json::parse(text.str())["traceEvents"].size() > 0);
+  }
+  SUBCASE("a chain stays one") {
+    const auto chain = file.plan({"--profile-format", "pipedream", "--devices", "3", "--planner", "sequential",
+                                  "--bandwidth", "1e6", "--execute", "chain", "-o", plan.string()});
+    CHECK(simulate({}).object["execute"] == "chain");
+    CHECK(simulate({}).object["simulated_step"] == chain.object["simulated_step"]);
+  }
+  SUBCASE("a profile that has changed is another, unless the flag names it") {
+    std::ofstream(file.path(), std::ios::app) << "\n";
+    CHECK(simulate({}).message().find("its digest differs") != std::string::npos);
+    CHECK(simulate({"--profile", file.path()}).code == 0);
+  }
+  SUBCASE("flags about profiles mean nothing without a format, nor for a plan of a model") {
+    CHECK(ProfileFile::ask({"simulate", plan.string(), "--profile", file.path(), "--profile-format", "graphpipe"})
+              .message()
+              .find("only profiles of other projects take it") != std::string::npos);
+    REQUIRE(ProfileFile::ask({"plan", graphpipe::tests::data_path("models/dlrm/model.onnx"), "--loss",
+                              "bce:logit,click", "--devices", "2", "--cluster", "default", "-o", plan.string()})
+                .code == 0);
+    CHECK(simulate({}).message().find("the plan is of a model") != std::string::npos);
   }
   SUBCASE("the flag wins over the plan's own profile, and labels must agree") {
     const ProfileFile other(

@@ -89,3 +89,19 @@ TEST_CASE("on the paper's models no size that was better once is better than aut
     }
   }
 }
+
+TEST_CASE("the plans of auto do not depend on the number of threads") {
+  const ir::PlanGraph graph = tests::random_sp_graph(7, 60, Samples(64));
+  const ir::Cluster cluster = small_cluster(8, 0.125, 100'000);
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  const auto alone = plan("auto", request);
+  REQUIRE(alone.ok());
+  request.threads = 4;
+  const auto together = plan("auto", request);
+  REQUIRE(together.ok());
+  REQUIRE(together->candidates.size() == alone->candidates.size());
+  for (size_t i = 0; i < alone->candidates.size(); ++i) {
+    CHECK(together->candidates[i].assignment == alone->candidates[i].assignment);
+    CHECK(together->candidates[i].step_seconds == alone->candidates[i].step_seconds);
+  }
+}
