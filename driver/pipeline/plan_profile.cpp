@@ -68,8 +68,9 @@ Result<ProfileProblem::Scheduled> ProfileProblem::scheduled(const partitioner::P
   GP_TRY(ir::StageGraph stages, ir::build_stage_graph(folded.graph, folded.assignment));
   const ir::Cluster cluster = cluster_for(folded);
   const scheduler::BuildOptions build = build_options(options_.plan.policy, folded.graph);
-  GP_TRY(scheduler::BuiltSchedule built, scheduler::build_schedule(stages, cluster, build));
-  return Scheduled{.stages = std::move(stages), .cluster = cluster, .options = build, .built = std::move(built)};
+  GP_TRY(scheduler::OrderedBatches ordered, scheduler::order_batches(stages, cluster, build, 1));
+  return Scheduled{
+      .stages = std::move(stages), .cluster = cluster, .options = build, .built = std::move(ordered.built)};
 }
 
 Status ProfileProblem::schedule_problems(const partitioner::PlanCandidate& plan) const {
