@@ -94,12 +94,22 @@ RowsByPlace rows_along(const std::vector<int64_t>& dims, size_t axis, std::strin
   return rows;
 }
 
-/// Whether most elements of the rows are equal to no other, as those of tables are that were drawn or trained: then
-/// rows are not equal by chance, nor since all began with one number.
+/// Whether the elements of the rows are equal to no other, as those of tables are that were drawn or trained, but for
+/// the few that are equal by chance among thousands of 32 bits: then rows are equal where they are one, and the axis is
+/// theirs. Along an axis into which places are merged, a row that stands twice leaves equal elements.
 bool are_distinct(std::string_view elements, size_t width) {
   std::set<std::string_view> distinct;
   for (size_t at = 0; at < elements.size(); at += width) distinct.insert(elements.substr(at, width));
-  return 4 * distinct.size() >= 3 * (elements.size() / width);
+  const size_t count = elements.size() / width;
+  constexpr size_t kPairsOfOneByChance = size_t{1} << 23;
+  return count - distinct.size() <= count * count / kPairsOfOneByChance;
+}
+
+/// Whether some row has one number everywhere, as rows do that began with it, or that padding_idx keeps untrained.
+bool has_uniform_row(const RowsByPlace& rows, size_t row_bytes, size_t width) {
+  for (size_t at = 0; at < rows.elements.size(); at += row_bytes)
+    if (is_uniform(std::string_view(rows.elements).substr(at, row_bytes), width)) return true;
+  return false;
 }
 
 /// The axes of the places, without those of one.
@@ -128,6 +138,7 @@ bool are_mirrored(const std::vector<int64_t>& dims, const RowsByPlace& rows) {
 
 std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::string& note,
                                          const ExportSignature& signature) {
+  if (signature.lists_parameter(tensor)) return std::nullopt;
   LookUpCalls calls;
   CallCounts counts;  // of those that compute
   bool has_buffer = false;
@@ -157,7 +168,8 @@ std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::s
 std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::string_view elements,
                                          size_t element_bytes) {
   constexpr size_t kMaxElements = size_t{1} << 20;  // four times what the optimiser computes beforehand
-  if (elements.size() / element_bytes > kMaxElements) return std::nullopt;
+  constexpr size_t kMaxAxes = 8;                    // each takes as long as the first
+  if (elements.size() / element_bytes > kMaxElements || dims.size() > kMaxAxes) return std::nullopt;
   std::optional<RowsByPlace> best;
   for (size_t axis = 0; axis < dims.size() && !elements.empty(); ++axis) {
     if (dims[axis] < 2) continue;
@@ -165,7 +177,10 @@ std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::
     if (!best || rows.elements.size() < best->elements.size()) best = std::move(rows);
   }
   if (!best) return std::nullopt;
-  if (!are_distinct(best->elements, element_bytes) || are_mirrored(dims, *best)) return std::nullopt;
+  const auto row_bytes = static_cast<size_t>(dims[best->axis]) * element_bytes;
+  if (!are_distinct(best->elements, element_bytes) || has_uniform_row(*best, row_bytes, element_bytes) ||
+      are_mirrored(dims, *best))
+    return std::nullopt;
   return best;
 }
 

@@ -50,8 +50,9 @@ struct RowsByPlace {
 };
 
 /// Takes the elements of a tensor apart into rows. Nothing where equal rows may be several that began alike: where rows
-/// have one element, many of their elements are equal, or places read the same row as those that mirror them,
-/// as of a table that begins with its numbers by distance. Nothing for more elements than an optimiser computes.
+/// have one element or one number, elements of different rows are equal, or places read the same row as those that
+/// mirror them, as of a table that begins with its numbers by distance. Nothing for more elements than an optimiser
+/// computes.
 std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::string_view elements,
                                          size_t element_bytes);
 

@@ -27,14 +27,14 @@ void note_looked_up(const LookedUp& value, Diagnostics& notes) {
 void warn_of_assumed(const std::vector<LookedUp>& assumed, Diagnostics& notes) {
   if (assumed.empty()) return;
   const std::string others = assumed.size() == 1 ? "" : text(", and of ", assumed.size() - 1, " more");
-  notes.push_back(
-      {.code = Code::kLostByExport,
-       .severity = Severity::kWarning,
-       .origin = ModelText(assumed.front().name),
-       .message = text("the exporter's optimiser has looked up equal rows in several places; they are ",
-                       "assumed to be one row of ", quoted(ModelText(assumed.front().table)), others,
-                       ", not several that began equal"),
-       .hint = text("nothing, unless a table has equal rows; then ", kExportRecipe, ", or with graphpipe.export")});
+  notes.push_back({.code = Code::kLostByExport,
+                   .severity = Severity::kWarning,
+                   .origin = ModelText(assumed.front().name),
+                   .message = text("the exporter's optimiser has looked up equal rows in several places; they are ",
+                                   "assumed to be one row of ", quoted(ModelText(assumed.front().table)), others,
+                                   ", not several that began equal"),
+                   .hint = text("nothing, unless a table has equal rows, or a padding_idx; then ", kExportRecipe,
+                                ", or with graphpipe.export")});
 }
 
 /// What a value is taken for of which the file does not tell everything.

@@ -215,7 +215,9 @@ class FoldedRestorer {
 
   /// Whether one tensor alone is of the parameter, and no node.
   bool is_alone(const std::string& parameter) const {
-    return noted_.at(parameter) == 1 && !names_.contains(parameter) && !readers_of_.is_called(parameter);
+    const auto noted = noted_.find(parameter);
+    return noted != noted_.end() && noted->second == 1 && !names_.contains(parameter) &&
+           !readers_of_.is_called(parameter);
   }
 
   /// Nodes that look the rows up, and give them the order of the tensor's axes.

@@ -172,7 +172,6 @@ void emit_as(Emitter& emitter) {
   assign_pattern(emitter, pattern.chars, header.chars);
 }
 
-/// ONNX rounds integer quotients towards zero.
 /// A loss times its scale is a product of two numbers.
 void emit_mul_in_place(Emitter& emitter) {
   const ir::TensorType number{.dtype = ir::DType::kFloat32, .shape = {}};
@@ -181,6 +180,7 @@ void emit_mul_in_place(Emitter& emitter) {
   else assign_pattern(emitter, "$0.mul_($1)", "ATen/core/Tensor.h");
 }
 
+/// ONNX rounds integer quotients towards zero.
 void emit_div(Emitter& emitter) {
   const bool floating = ir::is_floating(emitter.node().input(0).type.dtype);
   assign_pattern(emitter, floating ? "at::div($0, $1)" : "at::div($0, $1, \"trunc\")", "ATen/ops/div.h");

@@ -149,7 +149,7 @@ void freeze_unreached(Graph& graph, const PassContext& context) {
   for (ParamId id : graph.param_ids()) {
     ir::Param& param = graph.param(id);
     if (!param.trainable || reached.contains(id)) continue;
-    param.trainable = false;
+    param.trainable = param.gradient_by_rows = false;
     context.note({.code = Code::kUntrainable,
                   .severity = Severity::kWarning,
                   .origin = param.name,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/suggestion.h"
 #include "driver/cli/validators.h"
 #include "files/profile_formats.h"
 #include "ir/cluster_presets.h"
@@ -18,6 +19,30 @@ namespace {
 
 // What flags take that read a file; names_file() goes by it.
 constexpr const char* kFileType = "FILE";
+
+// One of an enumeration's names, the first to that of `last`.
+template <typename Enum>
+CLI::IsMember member_of(std::string_view (*name)(Enum), Enum last) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i <= static_cast<size_t>(last); ++i) names.emplace_back(name(static_cast<Enum>(i)));
+  return CLI::IsMember(std::move(names));
+}
+
+template <typename Entries>
+CLI::Validator one_of(const Entries& entries) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& entry : entries) {
+    known.emplace_back(entry.name);
+    list += (list.empty() ? "" : "|") + known.back();
+  }
+  return CLI::Validator(
+      [known, list](std::string& word) {
+        if (std::ranges::find(known, word) != known.end()) return std::string();
+        return "there is no '" + word + "'" + suggestion(word, known) + " (known: " + list + ")";
+      },
+      list);
+}
 
 // A flag that takes one word each time it is given, and does not swallow the words after that.
 CLI::Option* repeated(CLI::App& app, std::string flag, std::vector<std::string>& words, const std::string& help) {

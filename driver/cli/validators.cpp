@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "driver/cli/byte_words.h"
 #include "support/text.h"
 
@@ -29,6 +31,7 @@ CLI::Validator bytes_from(double fewest, const std::string& wanted, const char* 
 
 }  // namespace
 
+const CLI::Validator kOneOrMore = CLI::Range(int64_t{1}, int64_t{1} << 30);
 const CLI::Validator kNotNegative =
     number_that([](double number) { return number >= 0 && number <= 1e18; }, "from 0 to 1e18", "NUMBER >= 0");
 const CLI::Validator kBytes = bytes_from(0, "above 0, of at most 1e18", "BYTES");

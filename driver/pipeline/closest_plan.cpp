@@ -41,8 +41,8 @@ std::optional<Lack> lack_of(Pipeline& pipeline) {
 
 std::optional<Lack> smallest_lack(Pipeline& pipeline, std::span<const ir::Assignment> plans) {
   std::optional<Lack> smallest;
-  const size_t most = std::max(kFewestPlans, kMaxNodes / std::max<size_t>(1, pipeline.priced.nodes.size()));
-  for (const ir::Assignment& plan : plans.first(std::min(most, plans.size()))) {
+  const size_t max_plans = std::max(kFewestPlans, kMaxNodes / std::max<size_t>(1, pipeline.priced.nodes.size()));
+  for (const ir::Assignment& plan : plans.first(std::min(max_plans, plans.size()))) {
     if (interrupted()) break;
     pipeline.plan.assignment = plan;
     const std::optional<Lack> lack = lack_of(pipeline);

@@ -119,7 +119,34 @@ TEST_CASE("rows that calls may have computed with are refused") {
   CHECK(biased(kMoved, by_columns).ok());
 }
 
+TEST_CASE("rows whose axis is merged with places are refused") {
+  // Of the rows 0 to 7 with two elements each, [[0, 1, 2], [3, 4, 5], [6, 7, 0]] as [3, 6]: row 0 stands twice.
+  std::vector<float> merged;
+  for (const int row : {0, 1, 2, 3, 4, 5, 6, 7, 0})
+    for (int head = 0; head < 2; ++head) merged.push_back(drawn(row, head));
+  CHECK_FALSE(rows_by_place({3, 6}, floats_of(merged), sizeof(float)));
+  merged[16] = 40, merged[17] = 41;
+  CHECK(rows_by_place({3, 6}, floats_of(merged), sizeof(float)));
+  // Rows of one element in a square of places.
+  CHECK_FALSE(rows_by_place({2, 2}, floats_of({1, 2, 3, 1}), sizeof(float)));
+  CHECK_FALSE(rows_by_place({2, 2, 1, 1, 1, 1, 1, 1, 1}, floats_of({1, 2, 3, 4}), sizeof(float)));
+}
+
+TEST_CASE("a tensor that is itself a parameter by name is none that was looked up") {
+  const auto imported =
+      import_noted(exported_model("g (float[N,3,2] x, float[3,2] t) => (float[N,3,2] y) { y = Add(x, t) }",
+                                  {{"y", taken_by("add.Tensor", "%x, %t")}}, {"t", "buffer m.numbers"}),
+                   {{{"t", "['index', 'permute', 'val_1']"}}, {{"t", {1, 2, 3, 4, 1, 2}}}, {}});
+  REQUIRE(imported.ok());
+  CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "one row of"));
+}
+
 TEST_CASE("equal rows that may have begun alike are refused") {
+  // padding_idx keeps a row of zeros.
+  std::vector<float> padded = by_distance();
+  for (int head = 0; head < kHeads; ++head)
+    for (int i = 0; i < kSide; ++i) padded[static_cast<size_t>((head * kSide + i) * kSide + i)] = 0;
+  CHECK(is_refused(biased(kMoved, padded)));
   CHECK(is_refused(biased(kMoved, std::vector<float>(32, 0))));
   // A table whose rows are the distance to begin with is the same on both sides.
   CHECK(is_refused(biased(kMoved, biases([](int i, int j) { return std::abs(i - j); }))));
