@@ -33,8 +33,8 @@ void warn_of_assumed(const std::vector<LookedUp>& assumed, Diagnostics& notes) {
                    .message = text("the exporter's optimiser has looked up equal rows in several places; they are ",
                                    "assumed to be one row of ", quoted(ModelText(assumed.front().table)), others,
                                    ", not several that began equal"),
-                   .hint = text("nothing, unless a table has equal rows, or a padding_idx; then ", kExportRecipe,
-                                ", or with graphpipe.export")});
+                   .hint = text("nothing, unless a table has equal rows, a padding_idx or scale_grad_by_freq; then ",
+                                kExportRecipe, ", or with graphpipe.export")});
 }
 
 /// What a value is taken for of which the file does not tell everything.

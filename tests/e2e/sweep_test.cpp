@@ -27,12 +27,13 @@ const std::string kModel = GRAPHPIPE_SOURCE_DIR "/tests/data/models/clip_like/mo
 
 // A folder of the test's own, with the file.
 struct SweepFolder {
-  SweepFolder(const std::string& name, const std::string& axes, const std::string& plot = "")
+  SweepFolder(const std::string& name, const std::string& axes, const std::string& plot = "", int batch = 16)
       : path(work_folder("sweep_" + name)) {
     fs::remove_all(path);
     fs::create_directories(path);
     std::ofstream(file()) << "[flags]\nmodel = \"" << kModel
-                          << "\"\nloss = \"contrastive:similarity\"\nbatch = 16\ncluster = \"default\"\n[axes]\n"
+                          << "\"\nloss = \"contrastive:similarity\"\nbatch = " << batch
+                          << "\ncluster = \"default\"\n[axes]\n"
                           << axes << "\n"
                           << plot;
   }
@@ -134,8 +135,8 @@ TEST_CASE("a sweep that was killed makes the missing plans alone, and what chang
 }
 
 TEST_CASE("a plan whose process ends by a signal is named, and the others are in the tables") {
-  const SweepFolder folder("ended", "devices = [1, 64, 2]\npolicy = [\"auto\"]");
-  // Ten seconds of processor time: 64 devices take 20 to 80, two 2 to 5.
+  const SweepFolder folder("ended", "devices = [1, 64, 2]\npolicy = [\"auto\"]", "", 512);
+  // Ten seconds of processor time: 64 devices take 40, two take 2.
   const auto finished = driver::run_and_collect(
       {.arguments = {"bash", "-c", "ulimit -t 10; exec \"$@\"", "sweep", GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep",
                      folder.file(), "-o", folder.results(), "--jobs", "2"}});
