@@ -2,6 +2,7 @@
 // code of wire/exit_codes.h.
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -91,6 +92,25 @@ Status add_words_of_config(const CLI::App& app, const Options& options, std::vec
   return Ok{};
 }
 
+/// The verbs that have a flag of this name.
+std::vector<std::string> verbs_with(const std::string& flag) {
+  std::vector<std::string> verbs;
+  for (const CommandEntry& entry : all_commands()) {
+    CLI::App app;
+    Options options;
+    add_flags_with_help(app, entry, options);
+    const std::vector<std::string> flags = long_flags(app);
+    if (std::ranges::find(flags, flag) != flags.end()) verbs.emplace_back(entry.name);
+  }
+  return verbs;
+}
+
+/// What is known instead: the verbs with a flag of this name, or the flag of this verb with the nearest.
+std::string known_instead(const std::string& flag, const std::vector<std::string>& known) {
+  const std::vector<std::string> verbs = verbs_with(flag);
+  return verbs.empty() ? suggestion(flag, known) : fmt::format(", which belongs to {}", fmt::join(verbs, ", "));
+}
+
 Diagnostic wrong_word(const CommandEntry& entry, const std::string& message) {
   return {.code = Code::kUsage, .message = message, .hint = "see `graphpipe " + std::string(entry.name) + " --help`"};
 }
@@ -103,7 +123,7 @@ Status read_words(CLI::App& app, const CommandEntry& entry, std::vector<std::str
     const std::string flag = word.substr(0, normalise_flag(word));
     const std::string name = word.substr(0, flag.size());
     if (std::ranges::find(known, name) == known.end())
-      return wrong_word(entry, "unknown flag " + shown(flag) + suggestion(name, known));
+      return wrong_word(entry, "unknown flag " + shown(flag) + known_instead(name, known));
   }
   GP_TRY_VOID(add_words_of_config(app, options, words));
   std::reverse(words.begin(), words.end());  // CLI11 reads its vector from the back

@@ -42,6 +42,14 @@ TEST_CASE("an unknown flag is refused with the nearest one; underscores pass for
   CHECK(underscore.code == 3);
 }
 
+TEST_CASE("a flag of other verbs is refused with their names") {
+  const Answer answer = ask({"run", "build/first", "--optimizer", "adamw"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "unknown flag '--optimizer', which belongs to "));
+  CHECK(holds(answer.err, "compile"));
+  CHECK_FALSE(holds(answer.err, "verify"));
+}
+
 TEST_CASE("values outside a flag's range are usage errors") {
   CHECK(ask({"plan", "m.onnx", "--devices", "0"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--batch", "-3"}).code == 2);
