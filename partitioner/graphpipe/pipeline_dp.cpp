@@ -18,6 +18,9 @@ namespace {
 constexpr size_t kMaxElementsForExactInFlight = 20;
 constexpr double kPartsOfRound = 16;
 
+/// Of a state that is none: more than any limit, also on top of another.
+constexpr int kNoDevices = std::numeric_limits<int>::max() / 4;
+
 std::pair<int64_t, double> key_of(const cost::InFlightDemand& in_flight) {
   return {in_flight.samples, in_flight.turnaround};
 }
@@ -72,35 +75,58 @@ PipelineDp::Allowed PipelineDp::allowed(int chain, int first, int last) const {
   return {.devices = devices, .stages = stages - (outside_.any(chain, first, last) ? 1 : 0)};
 }
 
-void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& limit) {
-  for (const StageOption& option : row.columns[column]) {
-    State state{
-        .devices = below.devices + option.devices, .stages = below.stages + 1, .in_flight = {}, .back_pointer = -1};
-    // Options ascend in devices.
-    if (state.devices > limit.devices || state.stages > limit.stages) return;
-    if (limits_.blind && is_dominated(frontier, state)) return;
-    if (option.time_per_sample > t_) continue;
-    int64_t samples = std::min(option.in_flight.round(), batch_.count);
-    if (!limits_.blind) {
+void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const Frontier& belows,
+                       const Allowed& limit) {
+  if (limits_.blind) return place_blind(frontier, row, column, belows, limit);
+  for (const State& below : belows)
+    for (const StageOption& option : row.columns[column]) {
+      State state = on_top_of(below, option);
+      // Options ascend in devices.
+      if (state.devices > limit.devices || state.stages > limit.stages) break;
+      if (option.time_per_sample > t_) continue;
       const std::span<const cost::InFlightDemand> readers(&below.in_flight, below.in_flight.samples > 0 ? 1 : 0);
       state.in_flight = cost::in_flight_demand(option.in_flight, readers, t_, batch_.count);
       if (quantizes_turnarounds_) {
         const double step = static_cast<double>(state.in_flight.round) / kPartsOfRound;
         state.in_flight.turnaround = std::ceil(state.in_flight.turnaround / step) * step;
       }
-      samples = state.in_flight.samples;
+      if (fits(option, state.in_flight.samples)) remember(frontier, state, row, column, option, below);
     }
-    const double lacking = option.memory(samples) - limits_.memory;
-    if (lacking > 0) {
-      shortfall_ = std::min(shortfall_, lacking);
-      continue;
-    }
-    if (!insert_non_dominated(frontier, state)) continue;
-    back_pointers_.push_back(
-        {.row = &row, .column = static_cast<int>(column), .option = &option, .below = below.back_pointer});
-    frontier.back().back_pointer = static_cast<int>(back_pointers_.size()) - 1;
-    if (limits_.blind) return;
+}
+
+/// What is below does not decide which option it is: the first that is fast enough and fits has the fewest devices.
+void PipelineDp::place_blind(Frontier& frontier, const Row& row, size_t column, const Frontier& belows,
+                             const Allowed& limit) {
+  const std::vector<StageOption>& options = row.columns[column];
+  const auto option = std::ranges::find_if(options, [&](const StageOption& each) {
+    return each.devices <= limit.devices && each.time_per_sample <= t_ &&
+           fits(each, std::min(each.in_flight.round(), batch_.count));
+  });
+  if (option == options.end()) return;
+  for (const State& below : belows) {
+    const State state = on_top_of(below, *option);
+    if (state.devices <= limit.devices && state.stages <= limit.stages)
+      remember(frontier, state, row, column, *option, below);
   }
+}
+
+PipelineDp::State PipelineDp::on_top_of(const State& below, const StageOption& option) {
+  return {.devices = below.devices + option.devices, .stages = below.stages + 1, .in_flight = {}, .back_pointer = -1};
+}
+
+bool PipelineDp::fits(const StageOption& option, int64_t samples) {
+  const double lacking = option.memory(samples) - limits_.memory;
+  if (lacking > 0) shortfall_ = std::min(shortfall_, lacking);
+  return !(lacking > 0);
+}
+
+void PipelineDp::remember(Frontier& frontier, const State& state, const Row& row, size_t column,
+                          const StageOption& option, const State& below) {
+  State* kept = insert_non_dominated(frontier, state);
+  if (kept == nullptr) return;
+  back_pointers_.push_back(
+      {.row = &row, .column = static_cast<int>(column), .option = &option, .below = below.back_pointer});
+  kept->back_pointer = static_cast<int>(back_pointers_.size()) - 1;
 }
 
 bool PipelineDp::dominates(const State& a, const State& b) const {
@@ -108,16 +134,23 @@ bool PipelineDp::dominates(const State& a, const State& b) const {
          a.in_flight.turnaround <= b.in_flight.turnaround && (limits_.stages == 0 || a.stages == b.stages);
 }
 
-bool PipelineDp::is_dominated(const Frontier& frontier, const State& state) const {
-  return std::any_of(frontier.begin(), frontier.end(), [&](const State& other) { return dominates(other, state); });
+/// Blind, a frontier has a place for each number of stages, or one for all. Where no state is, there is none.
+PipelineDp::State* PipelineDp::insert_blind(Frontier& frontier, const State& state) const {
+  if (state.devices >= kNoDevices) return nullptr;
+  const auto place = static_cast<size_t>(limits_.stages > 0 ? state.stages : 0);
+  if (place >= frontier.size()) frontier.resize(place + 1, State{.devices = kNoDevices});
+  if (frontier[place].devices <= state.devices) return nullptr;
+  frontier[place] = state;
+  return &frontier[place];
 }
 
-/// Appends the state unless one that dominates it is there; removes those that it dominates.
-bool PipelineDp::insert_non_dominated(Frontier& frontier, const State& state) const {
-  if (is_dominated(frontier, state)) return false;
+PipelineDp::State* PipelineDp::insert_non_dominated(Frontier& frontier, const State& state) const {
+  if (limits_.blind) return insert_blind(frontier, state);
+  const auto dominates_state = [&](const State& other) { return dominates(other, state); };
+  if (std::ranges::any_of(frontier, dominates_state)) return nullptr;
   std::erase_if(frontier, [&](const State& other) { return dominates(state, other); });
   frontier.push_back(state);
-  return true;
+  return &frontier.back();
 }
 
 PipelineDp::State PipelineDp::join(const State& a, const State& b) const {
@@ -142,8 +175,8 @@ PipelineDp::Frontier PipelineDp::join(const Frontier& a, const Frontier& b, cons
   for (const State& left : a)
     for (const State& right : b) {
       const State both = join(left, right);
-      if (both.devices > limit.devices || both.stages > limit.stages || !insert_non_dominated(joined, both)) continue;
-      set_back_pointers(joined.back(), left, right);
+      if (both.devices > limit.devices || both.stages > limit.stages) continue;
+      if (State* kept = insert_non_dominated(joined, both)) set_back_pointers(*kept, left, right);
     }
   return joined;
 }
@@ -169,8 +202,7 @@ void PipelineDp::solve_position(int chain, int end, int i, ChainStates& states) 
   Frontier& here = states.at[static_cast<size_t>(i)];
   const Row& interval = row(RowKind::kInterval, chain, i, Part{});
   for (size_t column = 0; column < interval.columns.size() && i + static_cast<int>(column) < end; ++column)
-    for (const State& below : states.at[static_cast<size_t>(i) + column + 1])
-      place(here, interval, column, below, limit);
+    place(here, interval, column, states.at[static_cast<size_t>(i) + column + 1], limit);
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
   add_heads(chain, end, i, states);
 }
@@ -216,8 +248,7 @@ std::vector<PipelineDp::Below> PipelineDp::find_tails(int chain, int end, int i,
     const Row& tail = row(RowKind::kTail, chain, i, part);
     Below below{part, {}};
     for (size_t column = 1; column < tail.columns.size() && i + static_cast<int>(column) < end; ++column)
-      for (const State& state : states.at[static_cast<size_t>(i) + column + 1])
-        place(below.states, tail, column, state, limit);
+      place(below.states, tail, column, states.at[static_cast<size_t>(i) + column + 1], limit);
     if (!below.states.empty()) found.push_back(std::move(below));
   }
   return found;
@@ -230,8 +261,7 @@ void PipelineDp::add_heads(int chain, int end, int i, ChainStates& states) {
     for (const Headed& headed : states.heads[static_cast<size_t>(j)]) {
       const Row& head = row(RowKind::kHead, chain, j, headed.head);
       const size_t column = static_cast<size_t>(j - i);
-      if (column >= head.columns.size()) continue;
-      for (const State& below : headed.states) place(states.at[static_cast<size_t>(i)], head, column, below, limit);
+      if (column < head.columns.size()) place(states.at[static_cast<size_t>(i)], head, column, headed.states, limit);
     }
 }
 
@@ -292,7 +322,7 @@ PipelineDp::Frontier PipelineDp::solve_branches(int chain, int index, int first,
     const Frontier alone = solve_chain(branch, size, below).front();
     if (first + 1 == last) result = alone;
     else if (!alone.empty()) result = join(alone, solve_branches(chain, index, first + 1, last, below), limit);
-    State start{.in_flight = below};
+    const Frontier start{State{.in_flight = below}};
     for (int next = first + 2; next <= last; ++next) {
       const Row& group = row(RowKind::kGroup, chain, index, {first, next, 0});
       if (group.columns.empty()) break;

@@ -103,11 +103,18 @@ class PipelineDp {
     int devices = 0, stages = 0;
   };
   Allowed allowed(int chain, int first, int last) const;
-  /// Adds the states that a stage makes on top of `below`; blind, only that with the fewest devices.
-  void place(Frontier& frontier, const Row& row, size_t column, const State& below, const Allowed& limit);
+  /// Adds the states that a stage makes on top of those below; blind, only those with the fewest devices.
+  void place(Frontier& frontier, const Row& row, size_t column, const Frontier& belows, const Allowed& limit);
+  void place_blind(Frontier& frontier, const Row& row, size_t column, const Frontier& belows, const Allowed& limit);
+  static State on_top_of(const State& below, const StageOption& option);
+  /// Whether the stage has the memory for so many samples in flight; notes what it lacks.
+  bool fits(const StageOption& option, int64_t samples);
+  void remember(Frontier& frontier, const State& state, const Row& row, size_t column, const StageOption& option,
+                const State& below);
   bool dominates(const State& a, const State& b) const;
-  bool is_dominated(const Frontier& frontier, const State& state) const;
-  bool insert_non_dominated(Frontier& frontier, const State& state) const;
+  State* insert_blind(Frontier& frontier, const State& state) const;
+  /// Adds the state unless one that dominates it is there; removes those that it dominates. Returns it where it stands.
+  State* insert_non_dominated(Frontier& frontier, const State& state) const;
   /// Two parts beside each other, still without a back pointer.
   State join(const State& a, const State& b) const;
   void set_back_pointers(State& both, const State& a, const State& b);
