@@ -9,8 +9,8 @@
 
 namespace graphpipe::frontend {
 
-/// What the operand is, as seen from the argument: the same tensor, its transpose, or with further axes of size 1
-/// behind.
+/// What the operand is, as seen from the argument: the same tensor, its transpose, or a vector with further axes of
+/// size 1.
 enum class OperandForm : uint8_t { kSame, kTransposed, kWithAxes };
 
 struct CallOperand {

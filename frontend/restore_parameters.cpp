@@ -65,13 +65,18 @@ Tensor int64_tensor(const std::string& name, const Dims& values) {
   return tensor;
 }
 
+/// The axis along which a vector stands among others of size 1.
+size_t axis_of_vector(const Dims& dims) {
+  const auto found = std::ranges::find_if(dims, [](int64_t dim) { return dim != 1; });
+  return found == dims.end() ? 0 : static_cast<size_t>(found - dims.begin());
+}
+
 /// The dims of the module's tensor, of which the file has one of these dims; nothing where the two do not fit.
 std::optional<Dims> dims_before(const Dims& dims, OperandForm form) {
   if (form == OperandForm::kTransposed) return dims.size() == 2 ? std::optional(Dims{dims[1], dims[0]}) : std::nullopt;
   if (form == OperandForm::kSame) return dims;
-  const bool is_vector =
-      !dims.empty() && std::all_of(dims.begin() + 1, dims.end(), [](int64_t dim) { return dim == 1; });
-  return is_vector ? std::optional(Dims{dims[0]}) : std::nullopt;
+  if (dims.empty() || std::ranges::count_if(dims, [](int64_t dim) { return dim != 1; }) > 1) return std::nullopt;
+  return Dims{dims[axis_of_vector(dims)]};
 }
 
 class Restorer {
@@ -176,7 +181,7 @@ class Restorer {
     }
     if (held(wanted.name)->dims != *dims) return;
     if (!added_.contains(wanted.name) && !may_be_transposes_(*held(wanted.name), *held(wanted.from))) return;
-    const std::string value = operand_of(node, wanted, there.size());
+    const std::string value = operand_of(node, wanted, there);
     if (value.empty()) return;
     body_.nodes[node].inputs[input] = value;
     left_.insert(wanted.from);
@@ -247,11 +252,12 @@ class Restorer {
   /// The name of a new value; empty where the file has one of that name.
   std::string new_value(std::string name) { return names_.insert(name).second ? name : std::string(); }
 
-  /// The value that the node reads in place of the file's tensor of this rank; the node that makes it comes before all
+  /// The value that the node reads in place of the file's tensor of these dims; the node that makes it comes before all
   /// that read it, which are not met in their order: a call may have nodes behind those of the next one.
-  std::string operand_of(size_t node, const Wanted& wanted, size_t rank) {
+  std::string operand_of(size_t node, const Wanted& wanted, const Dims& there) {
+    const size_t rank = there.size(), axis = axis_of_vector(there);
     if (wanted.form == OperandForm::kSame || (wanted.form == OperandForm::kWithAxes && rank == 1)) return wanted.name;
-    auto& [value, place] = operands_[{wanted.name, rank}];
+    auto& [value, place] = operands_[{wanted.name, there}];
     if (!value.empty()) {
       if (node < place) move_maker(value, place, node);
       place = std::min(place, node);
@@ -265,12 +271,14 @@ class Restorer {
       if (!value.empty()) before_[node].push_back(std::move(transpose));
       return value;
     }
-    const std::string axes = new_value(text(wanted.name, "/axes", rank));
-    value = axes.empty() ? axes : new_value(text(wanted.name, "/rank", rank));
+    const std::string form = axis == 0 ? text(rank) : text(rank, "/", axis);
+    const std::string axes = new_value(text(wanted.name, "/axes", form));
+    value = axes.empty() ? axes : new_value(text(wanted.name, "/rank", form));
     if (value.empty()) return value;
-    Dims behind(rank - 1);
-    std::iota(behind.begin(), behind.end(), 1);
-    body_.initializers.push_back(int64_tensor(axes, behind));
+    Dims added(rank);
+    std::iota(added.begin(), added.end(), 0);
+    added.erase(added.begin() + static_cast<std::ptrdiff_t>(axis));
+    body_.initializers.push_back(int64_tensor(axes, added));
     before_[node].push_back(node_of("Unsqueeze", {wanted.name, axes}, value));
     return value;
   }
@@ -380,7 +388,7 @@ class Restorer {
   std::map<std::string, size_t> held_;     // the place of each initializer that may be a parameter
   std::set<std::string> names_, results_;  // of all values and tensors; of what calls compute
   std::set<std::string> added_, left_, reported_;
-  std::map<std::pair<std::string, size_t>, Operand> operands_;  // of a restored tensor, of a rank
+  std::map<std::pair<std::string, Dims>, Operand> operands_;  // of a restored tensor, of dims
   std::vector<std::string> restored_;
   std::map<std::string, Tensor> sources_;
 };

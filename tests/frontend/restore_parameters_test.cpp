@@ -282,6 +282,21 @@ TEST_CASE("buffers and the slopes of PReLU that share a tensor get their own") {
   CHECK(shape_of(slopes->graph, "two") == "1 ");
 }
 
+TEST_CASE("the slopes of PReLU are a vector, wherever axes of size 1 stand around it") {
+  for (const std::string dims : {"[6,1,1]", "[1,6,1,1]"}) {
+    const auto imported = import_trained(exported_model(
+        text("g (float[N,6,2,2] x, float", dims, " val_1) => (float[N,6,2,2] y) { y = PRelu(x, val_1) }"),
+        {{"y", call("prelu.default", "%x, %p_slopes")}}, {"slopes"}));
+    CHECK(trained_names(imported) == std::set<std::string>{"slopes"});
+    CHECK(shape_of(imported->graph, "slopes") == "6 ");
+  }
+  const auto both = import_trained(
+      exported_model("g (float[N,3,6,6] x, float[6,1] val_1, float[1,6] val_2) => (float[N,3,6,6] y) { a = PRelu(x, "
+                     "val_1) y = PRelu(a, val_2) }",
+                     {{"a", call("prelu.default", "%x, %p_s")}, {"y", call("prelu.default", "%a, %p_s")}}, {"s"}));
+  CHECK(trained_names(both) == std::set<std::string>{"s"});
+}
+
 TEST_CASE("what a call takes is read once, however it is written") {
   const auto parsed = parse_exported_call(
       "%y : [num_users=1] = call_function[target=torch.ops.aten.f](args = ([%a, 2], %%%b,"
