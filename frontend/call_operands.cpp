@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace graphpipe::frontend {
 namespace {
@@ -16,7 +17,7 @@ struct Entry {
   size_t argument;
 };
 
-constexpr std::array<Entry, 25> kEntries = {{
+constexpr std::array<Entry, 26> kEntries = {{
     {"aten.linear.", "MatMul", 1, 1},
     {"aten.linear.", "Gemm", 1, 1},
     {"aten.linear.", "Gemm", 2, 2},
@@ -42,7 +43,31 @@ constexpr std::array<Entry, 25> kEntries = {{
     {"batch_norm", "BatchNormalization", 3, 3},
     {"batch_norm", "BatchNormalization", 4, 4},
     {"aten.prelu.", "PRelu", 1, 1},
+    {"aten.index.Tensor", "GatherND", 0, 0},
 }};
+
+/// "%i" and "None" of "[None, %i]".
+std::vector<std::string_view> entries_of(std::string_view list) {
+  std::vector<std::string_view> entries;
+  if (!list.starts_with('[') || !list.ends_with(']')) return entries;
+  list = list.substr(1, list.size() - 2);
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(", "), list.size());
+    entries.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 2, list.size()));
+  }
+  return entries;
+}
+
+/// The exporter moves the axes that are indexed to the front. Nothing where this is more than to turn a matrix.
+std::optional<OperandForm> indexed_form(std::string_view indices) {
+  const std::vector<std::string_view> entries = entries_of(indices);
+  const auto first_open = std::ranges::find(entries, "None");
+  if (entries.empty()) return std::nullopt;
+  if (std::all_of(first_open, entries.end(), [](std::string_view entry) { return entry == "None"; }))
+    return OperandForm::kSame;
+  return entries.size() == 2 ? std::optional(OperandForm::kTransposed) : std::nullopt;
+}
 
 /// A linear layer multiplies by its weight's transpose, addmm by its argument itself.
 OperandForm form_of(const Entry& entry, const OnnxNode& node) {
@@ -64,6 +89,10 @@ std::optional<CallOperand> call_operand(const ExportedCall& call, const OnnxNode
            call.target.find(each.target) != call.target.npos;
   });
   if (entry == kEntries.end()) return std::nullopt;
+  if (entry->op == "GatherND") {
+    const std::optional<OperandForm> form = indexed_form(call.argument(1));
+    return form ? std::optional(CallOperand{.argument = entry->argument, .form = *form}) : std::nullopt;
+  }
   return CallOperand{.argument = entry->argument, .form = form_of(*entry, node)};
 }
 

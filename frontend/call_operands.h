@@ -18,7 +18,7 @@ struct CallOperand {
   OperandForm form = OperandForm::kSame;
 };
 
-/// For weights, biases and statistics of layers; nullopt for other operands.
+/// For weights, biases and statistics of layers, and for tensors that are indexed; nullopt for other operands.
 std::optional<CallOperand> call_operand(const ExportedCall& call, const OnnxNode& node, size_t input);
 
 /// Which argument of the call of a product is its bias; nullopt for other calls.

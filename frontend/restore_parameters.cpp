@@ -12,6 +12,7 @@
 #include "frontend/body_reads.h"
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
+#include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_folded.h"
 
@@ -176,11 +177,13 @@ class Restorer {
     if (!dims) return;
     if (held(wanted.name) == nullptr) {
       if (!add(wanted, *dims)) return;
-    } else if (!added_.contains(wanted.name) && wanted.form != OperandForm::kTransposed) {
+    } else if (!added_.contains(wanted.name) && wanted.form != OperandForm::kTransposed && !is_moved(wanted)) {
       return;  // of tensors in the file only the transposes were copied, of tied weights
     }
     if (held(wanted.name)->dims != *dims) return;
-    if (!added_.contains(wanted.name) && !may_be_transposes_(*held(wanted.name), *held(wanted.from))) return;
+    if (!added_.contains(wanted.name) && wanted.form == OperandForm::kTransposed &&
+        !may_be_transposes_(*held(wanted.name), *held(wanted.from)))
+      return;
     const std::string value = operand_of(node, wanted, there);
     if (value.empty()) return;
     body_.nodes[node].inputs[input] = value;
@@ -188,11 +191,20 @@ class Restorer {
     report(wanted.name);
   }
 
+  /// Whether the optimiser notes that it computed the file's tensor from the parameter alone: within a call that takes
+  /// it, this moves axes, if any.
+  bool is_moved(const Wanted& wanted) const {
+    const auto note = body_.folded_from.find(wanted.from);
+    return is_anonymous(wanted.from) && note != body_.folded_from.end() &&
+           parse_names(note->second) == std::vector<std::string>{wanted.name};
+  }
+
   /// The tensor of the module, with the elements of the file's. A tensor that goes on as it is must be known as that of
   /// another: one without a name may be anything, such as a weight that the statistics of a norm are folded into.
   bool add(const Wanted& wanted, const Dims& dims) {
     if (names_.contains(wanted.name) || !is_listed(wanted.name)) return false;
-    if (!is_listed(wanted.from) && (wanted.form == OperandForm::kSame || !is_anonymous(wanted.from))) return false;
+    const bool may_be_other = wanted.form == OperandForm::kSame && !is_moved(wanted);
+    if (!is_listed(wanted.from) && (may_be_other || !is_anonymous(wanted.from))) return false;
     Tensor tensor = *held(wanted.from);
     sources_.emplace(wanted.name, tensor);
     tensor.name = wanted.name;

@@ -121,6 +121,31 @@ TEST_CASE("what repeat reads is the parameter with the axes that it repeats") {
   CHECK(is_refused(repeated("own.default", "['val_6', 'w']")));
 }
 
+TEST_CASE("a parameter that is indexed is read itself, or turned where its columns are picked") {
+  const auto indexed = [](const std::string& indices, const std::string& note, const std::string& more = "") {
+    return import_noted(
+        exported_model(text("g (int64[N,4] i, float[3,2] val_2, float[3,2] w) => (float[N,4,2] y) { axis = "
+                            "Constant<value_ints = [-1]>() at = Unsqueeze(i, axis) z = GatherND(val_2, at) ",
+                            more.empty() ? "y = Relu(z)" : more, " }"),
+                       {{"z", taken_by("index.Tensor", "%p_w, " + indices)}}, {"w", "buffer b"}),
+        {{{"val_2", note}}, {{"val_2", {0, 1, 2, 3, 4, 5}}, {"w", {0, 1, 2, 3, 4, 5}}}, {}});
+  };
+  for (const std::string indices : {"[%i]", "[%i, None]"}) {
+    const auto imported = indexed(indices, "['w']");
+    CHECK(trained(imported) == std::set<std::string>{"w"});
+    CHECK(elements(imported->graph, "w") == std::vector<float>{0, 1, 2, 3, 4, 5});
+  }
+  const auto columns = indexed("[None, %i]", "['w']");
+  CHECK(shape(columns->graph, "w") == "2 3 ");
+  CHECK(elements(columns->graph, "w") == std::vector<float>{0, 2, 4, 1, 3, 5});
+  // What is read beside it is the same parameter.
+  CHECK(trained(indexed("[%i]", "['w']", "s = ReduceSum(w) y = Mul(z, s)")) == std::set<std::string>{"w"});
+  for (const std::string indices : {"[None, None, %i]", "[%i, None, %i]", "[]", "%i"})
+    CHECK(is_refused(indexed(indices, "['w']")));
+  CHECK(is_refused(indexed("[%i]", "['relu', 'w']")));
+  CHECK(is_refused(indexed("[%i]", "['b', 'w']")));
+}
+
 TEST_CASE("what other calls, buffers or several parameters had a part in is refused, and what is read otherwise") {
   for (const std::string note : {"['relu', 'w']", "['detach', 'w']", "['exp2', 'w']", "['w', 'v']", "['b', 'w']"}) {
     CAPTURE(note);
