@@ -132,22 +132,27 @@ void Reporter::report_missing(size_t lost) {
 
 /// They train as the rows of the module's tables do, but have no name there.
 void Reporter::report_look_ups() {
-  std::vector<ModelText> names, repeated;
+  std::vector<ModelText> names, repeated, with_zeros;
   for (const ir::ParamId id : graph_.param_ids()) {
     const ModelText& name = graph_.param(id).name;
     if (context_.look_ups.contains(name.raw())) names.push_back(name);
     if (context_.untraced.repeated.contains(name.raw())) repeated.push_back(name);
+    if (context_.untraced.with_zeros.contains(name.raw())) with_zeros.push_back(name);
   }
   if (!repeated.empty())
     add(severe(), repeated.front(),
         "the exporter's optimiser has looked up rows of a table beforehand, one row in several places: they would "
-        "train "
-        "apart from one another",
+        "train apart from one another",
         text(kExportRecipe, "; --accept trains the file as it is"));
+  if (!with_zeros.empty())
+    add(severe(), with_zeros.front(),
+        "the exporter's optimiser has looked up a row of zeros beforehand, as padding_idx of nn.Embedding leaves one: "
+        "it would train, which PyTorch does not do",
+        text(kExportRecipe, "; where the table has no padding_idx, --accept trains the file as it is"));
   if (!names.empty())
     add(Severity::kWarning, {},
-        text("rows of tables of the module that were looked up beforehand train under the names of values, which no "
-             "state_dict of the module has: ",
+        text("rows of tables of the module that were looked up beforehand train, that of a padding_idx as well, which "
+             "PyTorch does not train, under the names of values, which no state_dict of the module has: ",
              examples_of(names)),
         kExportRecipe);
 }

@@ -40,17 +40,24 @@ bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
   return is_named && is_computed(tensor, signature) && tensor.dims.size() > 1;
 }
 
-/// Rows that were drawn are equal only where they are one; those that cannot be read may be.
-bool may_have_equal_rows(const Tensor& look_up, const ElementsOf& elements_of) {
+/// The bytes of each row; nothing where they cannot be read.
+std::optional<std::vector<std::string>> rows_of(const Tensor& look_up, const ElementsOf& elements_of) {
   const std::optional<std::string> elements = elements_of(look_up);
+  if (!elements) return std::nullopt;
   const auto width =
       static_cast<size_t>(look_up.dims.back() * ir::bytes_per_element(*dtype_of_onnx(look_up.onnx_type)));
-  if (!elements) return true;
-  if (width == 0) return false;
-  std::set<std::string_view> rows;
-  for (size_t at = 0; at < elements->size(); at += width)
-    if (!rows.insert(std::string_view(*elements).substr(at, width)).second) return true;
-  return false;
+  std::vector<std::string> rows;
+  for (size_t at = 0; width > 0 && at < elements->size(); at += width) rows.push_back(elements->substr(at, width));
+  return rows;
+}
+
+/// Rows that were drawn are equal only where they are one; those that cannot be read may be.
+void examine_rows(const Tensor& look_up, const ElementsOf& elements_of, UntracedParameters& untraced) {
+  const auto rows = rows_of(look_up, elements_of);
+  const bool has_equal = !rows || std::set<std::string>(rows->begin(), rows->end()).size() < rows->size();
+  const auto is_zero = [](const std::string& row) { return row.find_first_not_of('\0') == row.npos; };
+  if (has_equal) untraced.repeated.insert(look_up.name);
+  else if (std::ranges::any_of(*rows, is_zero)) untraced.with_zeros.insert(look_up.name);
 }
 
 /// Values that are a parameter itself, seen in another way.
@@ -327,8 +334,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
   if (!is_optimised) return {};
   UntracedParameters untraced = tracer.run();
   for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, signature) && may_have_equal_rows(tensor, elements_of))
-      untraced.repeated.insert(tensor.name);
+    if (is_look_up(tensor, signature)) examine_rows(tensor, elements_of, untraced);
   return untraced;
 }
 

@@ -34,6 +34,8 @@ struct UntracedParameters {
   std::map<std::string, std::string> parted;
   /// Of the rows that were looked up beforehand: tensors that have one row in several places, which would train apart.
   std::set<std::string> repeated;
+  /// Of them: those with a row of zeros, as the padding of nn.Embedding is, which PyTorch does not train.
+  std::set<std::string> with_zeros;
 };
 
 /// Those of a file of PyTorch's exporter, but for names that rules tie; none of a file without a trace of an optimiser.

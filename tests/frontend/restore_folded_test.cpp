@@ -211,6 +211,19 @@ TEST_CASE("rows that were looked up explain the table that their note names, and
   CHECK(reports(repeated.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has looked up"));
 }
 
+TEST_CASE("a row of zeros that was looked up may be a table's padding, which does not train") {
+  const auto looked_up = [](const std::vector<float>& rows) {
+    return import_noted(
+        exported_model("g (float[N,2,2] x, float[2,2] embedding) => (float[N,2,2] y) { y = Add(x, embedding) }",
+                       {{"y", taken_by("add.Tensor", "%x, %embedding")}}, {"t.weight", "buffer ids"}),
+        {{{"embedding", "['t.weight', 'ids']"}}, {{"embedding", rows}}, {}});
+  };
+  CHECK(reports(looked_up({0, 0, 1, 2}).problems(), Code::kLostByExport, "padding_idx"));
+  const auto drawn = looked_up({0, 1, 2, 3});
+  CHECK(trained(drawn) == std::set<std::string>{"embedding"});
+  CHECK(reports(drawn->notes, Code::kLostByExport, "that of a padding_idx as well"));
+}
+
 TEST_CASE("values of parameters that began alike are told apart by the lines of their calls") {
   const auto imported = merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"b", kFirst}}});
   CHECK(trained(imported) == std::set<std::string>{"a.s1", "a.s2", "b.s1"});
