@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 
+#include "frontend/exported_call.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -104,10 +105,27 @@ Result<Values> operands(NodeContext& context, size_t states) {
   return inputs;
 }
 
+/// Whether the node is of torch.nn.LSTM(proj_size=...), for whose further weights ONNX has no place: the exporter of
+/// PyTorch leaves them out, and cuts the others as if the state had the size of its projection.
+bool has_lost_projection(const NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  if (!call || !call->target.starts_with("aten.lstm.")) return false;
+  const int64_t weights = std::ranges::count(call->argument(2), '%');
+  const int64_t each = call->argument(3) == "True" ? 4 : 2, directions = call->argument(7) == "True" ? 2 : 1;
+  int64_t layers = 0;
+  return read_number(call->argument(4), layers) && layers > 0 && layers <= weights &&
+         weights > layers * directions * each;
+}
+
 Status check_form(NodeContext& context) {
   for (size_t i = 0; i < 3; ++i)
     if (!context.has_input(i)) return context.problem(Code::kBadModel, "lacks x or weights", "export the model again");
   if (context.node().find("clip") != nullptr) return no_such_form(context, "the form with clip");
+  if (has_lost_projection(context))
+    return context.problem(Code::kLostByExport,
+                           "the module projects its hidden state (proj_size), which the file leaves out: it computes "
+                           "something else",
+                           "use torch.nn.LSTM without proj_size, for example with a torch.nn.Linear behind it");
   return Ok{};
 }
 

@@ -81,3 +81,26 @@ TEST_CASE("the steps of unrolled layers count as those of loops do") {
   request.limits.unrolled_nodes = 96;
   CHECK(import_text(model, request).ok());
 }
+
+TEST_CASE("an LSTM whose projection the exporter has left out is refused") {
+  // The weights are cut as those of a state of 3, the size of the projection.
+  const auto exported = [](const std::string& weights, const std::string& more) {
+    graphpipe_onnx::ModelProto model = graphpipe::testing::parse_onnx_text(
+        recurrent_model("y, h, c = LSTM<hidden_size = 3>(x, w, r)", "float[5,N,2] x", "float[5,1,N,3] y", 4));
+    for (auto& node : *model.mutable_graph()->mutable_node()) {
+      auto& note = *node.add_metadata_props();
+      note.set_key("pkg.torch.onnx.fx_node");
+      note.set_value("%y : [num_users=1] = call_function[target=torch.ops.aten.lstm.input](args = (%x, [%h, %c], [" +
+                     weights + "], " + more + ", False, False), kwargs = {})");
+    }
+    return graphpipe::testing::import_bytes(model.SerializeAsString());
+  };
+  CHECK(exported("%w, %r", "False, 1, 0.0, True").ok());
+  CHECK(exported("%w, %r, %b, %d", "True, 1, 0.0, True").ok());
+  CHECK(exported("%w, %r, %v, %q", "False, 2, 0.0, True").ok());
+  for (const auto& refused :
+       {exported("%w, %r, %p", "False, 1, 0.0, True"), exported("%w, %r, %b, %d, %p", "True, 1, 0.0, True")}) {
+    REQUIRE(!refused.ok());
+    CHECK(reports(refused.problems(), Code::kLostByExport, "proj_size"));
+  }
+}
