@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import numbers
 import os
 import shutil
 import subprocess
@@ -83,8 +84,10 @@ def words_of(flags: Mapping[str, Flag]) -> list[str]:
             words.append(flag)
         elif name == "betas" and not isinstance(value, str):
             words += [flag, ",".join(map(str, value))]  # type: ignore[arg-type]
-        elif isinstance(value, (str, int, float, os.PathLike)):
-            words += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+        elif isinstance(value, os.PathLike):
+            words += [flag, os.fspath(value)]
+        elif isinstance(value, (str, int, float, numbers.Real)):  # also NumPy's numbers
+            words += [flag, str(value)]
         else:
             for item in value:
                 words += [flag, str(item)]
@@ -108,7 +111,8 @@ def answer_of(verb: str, exit_code: int, output: str, errors: str) -> dict[str, 
 
 def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -> dict[str, Any]:
     """Runs a verb and returns its JSON object. Errors: GraphPipeError, by its exit code."""
-    words = [binary(), verb, *(os.fspath(argument) for argument in arguments), *words_of(flags), "--json", "--quiet"]
+    # Behind "--", so that a file whose name begins with a dash is no flag.
+    words = [binary(), verb, *words_of(flags), "--json", "--quiet", "--", *(os.fspath(argument) for argument in arguments)]
     with subprocess.Popen(words, env=environment(verb in BUILDING), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, errors="replace") as process:
         try:

@@ -6,6 +6,7 @@
 
 import array
 import dataclasses
+import fractions
 import hashlib
 import json
 import os
@@ -37,6 +38,19 @@ class Flags(unittest.TestCase):
                          ["--micro-batch", "4", "--json", "--freeze", "a", "--freeze", "b"])
         for betas in ("0.9,0.99", (0.9, 0.99)):
             self.assertEqual(words_of({"save": Path("w"), "betas": betas}), ["--save", "w", "--betas", "0.9,0.99"])
+
+    def test_numbers_of_other_libraries_are_numbers(self):
+        self.assertEqual(words_of({"batch": fractions.Fraction(8)}), ["--batch", "8"])  # as NumPy's, no int and no float
+
+    def test_a_file_whose_name_begins_with_a_dash_is_no_flag(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.getcwd()
+            os.chdir(folder)
+            try:
+                Path("-m.onnx").symlink_to(MODEL)
+                self.assertGreater(len(graphpipe.inspect("-m.onnx").inputs), 0)
+            finally:
+                os.chdir(before)
 
     def test_an_error_has_what_the_programs_said(self):
         answer = '{"diagnostics": [{"severity": "error", "code": "bad-data", "origin": "", "message": "see stderr", "hint": ""}]}'
