@@ -20,6 +20,8 @@ from .results import Run, parsed
 
 # A loader may take so long for a batch, the half of what ranks wait for each other.
 LOADER_SECONDS = 300
+READ_ONCE = ("a run that starts again reads the loader from its beginning, and this one can be read only once: give a list, a "
+             "DataLoader or another iterable, or leave restarts out")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Trainer:
         `pad`, by the names of the inputs: pad={"input_ids": 0, "attention_mask": 0, "labels": -100}.
         A batch may take five minutes, or half of `stall_timeout` where it is given. Where the loader fails, so does the run, and
         goes on from the last checkpoint of checkpoint_every.
-        A run that goes on from a checkpoint (resume=...) skips the batches of the steps that are done."""
+        A run that goes on from a checkpoint (resume=..., or after a device that died, with restarts=...) reads the loader from its
+        beginning and skips the batches of the steps that are done."""
         if steps is None:
             batches_of = _length(loader)
             if batches_of == 0 or epochs == 0:
@@ -66,6 +69,8 @@ class Trainer:
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
             feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps, pad or {})
             given = {"stall_timeout": LOADER_SECONDS * 2, **self.flags, **flags, **({} if save is None else {"save": save})}
+            if given.get("restarts") and isinstance(loader, Iterator):
+                raise ValueError(READ_ONCE)
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None
             if log is not None:
                 if given.get("log") is not None:
@@ -80,10 +85,10 @@ class Trainer:
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             with feeder, subprocess.Popen(words, env=environment(), stdout=output, stderr=errors) as run:
                 try:
-                    lines = _Lines(log)
+                    losses = _Losses(log)
                     while _still_runs(run):
-                        _report(lines, on_step)
-                    _report(lines, on_step)
+                        _report(losses, on_step)
+                    _report(losses, on_step)
                 except BaseException:
                     end(run)
                     raise
@@ -109,36 +114,51 @@ def _still_runs(run: "subprocess.Popen[Any]") -> bool:
         return True
 
 
-class _Lines:
-    """The lines of a file that grows."""
+class _Losses:
+    """The steps that a log tells of as it grows, each once. A run that starts again puts another file in the log's place, with the
+    steps up to its checkpoint, or begins the same file anew."""
 
     def __init__(self, path: Optional[str]) -> None:
-        self._path, self._file, self._rest = path, None, ""  # type: Optional[str], Any, str
+        self._path, self._file, self._rest, self._told = path, None, b"", 0  # type: Optional[str], Any, bytes, int
 
-    def new(self) -> Iterator[str]:
+    def new(self) -> Iterator[Step]:
+        for line in self._lines():
+            entry = json.loads(line)
+            if "loss" in entry and entry.get("step", 0) > self._told:
+                self._told = entry["step"]
+                yield Step(entry["step"], entry["loss"])
+
+    def _lines(self) -> Iterator[bytes]:
+        if self._path is None or not os.path.exists(self._path):
+            return
+        if self._file is not None and self._begins_anew():
+            self._file.close()
+            self._file, self._rest = None, b""
         if self._file is None:
-            if self._path is None or not os.path.exists(self._path):
-                return
-            self._file = open(self._path, encoding="utf-8")
+            self._file = open(self._path, "rb")
         self._rest += self._file.read()
-        *whole, self._rest = self._rest.split("\n")
+        *whole, self._rest = self._rest.split(b"\n")
         yield from whole
 
+    def _begins_anew(self) -> bool:
+        now, read = os.stat(self._path or ""), os.fstat(self._file.fileno())
+        return now.st_ino != read.st_ino or now.st_size < self._file.tell()
 
-def _report(lines: _Lines, on_step: Optional[Callable[[Step], None]]) -> None:
-    for line in lines.new():
-        entry = json.loads(line)
-        if on_step is not None and "loss" in entry and "step" in entry:
-            on_step(Step(entry["step"], entry["loss"]))
+
+def _report(losses: _Losses, on_step: Optional[Callable[[Step], None]]) -> None:
+    for step in losses.new():
+        if on_step is not None:
+            on_step(step)
 
 
 class _Feeder:
-    """Serves a loader at a socket, from a thread."""
+    """Serves a loader at a socket, from a thread, to a run and to those that take its place where a device died."""
 
     def __init__(self, path: str, loader: Iterable[Any], names: Optional[list[str]], steps: int,
                  pad: Mapping[str, float]) -> None:
         self.socket = path
         self.failure: Optional[BaseException] = None
+        self._ended = False
         self._loader, self._names, self._steps, self._pad = loader, names, steps, pad
         self._iterator: Optional[Iterator[Any]] = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -150,12 +170,13 @@ class _Feeder:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._ended = True
         if self._thread.is_alive():
             self._wake()
         self._thread.join(5)
 
     def _wake(self) -> None:
-        """Ends a feeder that no run ever came to: it waits to accept one."""
+        """Ends a feeder that waits for a run, by a connection that asks for nothing."""
         import socket
 
         try:
@@ -170,6 +191,8 @@ class _Feeder:
 
         def batches(first_step: int, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             nonlocal came
+            if came and isinstance(self._loader, Iterator):
+                raise FeedError(READ_ONCE)
             came = True
             step = 0
             while step < self._steps:
@@ -186,9 +209,10 @@ class _Feeder:
                     raise FeedError(f"the loader has no more batches after {step} of {self._steps} steps")
 
         try:
-            serve(self.socket, batches, pad=self._pad)
+            serve(self.socket, batches, runs=None, pad=self._pad)
         except BaseException as error:  # it is raised in the caller's thread
-            if came or not isinstance(error, (FeedError, UnicodeDecodeError, IndexError)):
+            asked_for_nothing = isinstance(error, (FeedError, UnicodeDecodeError, IndexError)) and (self._ended or not came)
+            if not asked_for_nothing:
                 self.failure = error
 
 

@@ -10,6 +10,7 @@ import fractions
 import hashlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -198,6 +199,22 @@ class Modules(unittest.TestCase):
             self.assertIn("another model file", str(refused.exception))
 
 
+class Paced:
+    """Batches that come slowly enough for a run to be seen, and how often they were begun."""
+
+    def __init__(self, batches):
+        self.batches, self.begun = batches, 0
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        self.begun += 1
+        for batch in self.batches:
+            time.sleep(0.05)
+            yield batch
+
+
 class Training(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -312,6 +329,37 @@ class Training(unittest.TestCase):
             self.assertIn(f"stage {stage}", alone)
         self.assertNotIn(">measured<", alone)
         self.assertIn(">measured<", beside)
+
+    def test_a_run_whose_device_dies_starts_again_and_is_fed_from_its_checkpoint(self):
+        batches = self.batches(40)
+        seen = []
+
+        def kill_a_device(step):
+            seen.append(step.step)
+            if step.step == 20:
+                os.kill(self.device_processes()[0], signal.SIGKILL)
+
+        with tempfile.TemporaryDirectory() as folder:
+            flags = {"restarts": 1, "checkpoint": Path(folder) / "checkpoints", "checkpoint_every": 5}
+            trainer = graphpipe.Trainer(self.program, lr=0.1)
+            paced = Paced(batches)
+            run = trainer.fit(paced, on_step=kill_a_device, **flags)
+            self.assertEqual(seen, list(range(1, 41)))
+            with self.assertRaisesRegex(ValueError, "read only once"):
+                trainer.fit(iter(batches), steps=40, **flags)
+        self.assertEqual(paced.begun, 2)
+        self.assertEqual(run.losses, trainer.fit(batches).losses[-len(run.losses):])
+
+    def device_processes(self):
+        found = []
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                program = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[0].decode()
+            except OSError:
+                continue  # it has ended
+            if program.startswith(str(Path(self.program.folder) / "build/device")):
+                found.append(int(process))
+        return found
 
     def test_it_verifies(self):
         answer = call("verify", self.program.folder, steps=2)
