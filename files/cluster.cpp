@@ -15,24 +15,30 @@ constexpr int32_t kMaxDevices = 1 << 20;
 constexpr int32_t kMaxHosts = 1 << 20;
 // Bounds that no machine reaches, so that sums and products of prices stay finite.
 constexpr double kMaxMemory = 0x1p52;
+constexpr double kMinPerSecond = 1e-6;
 constexpr double kMaxPerSecond = 1e24;
 constexpr double kMaxLatency = 1e6;
 
-void need_positive(FieldProblems& problems, const std::string& path, double number, double limit) {
-  if (!(number > 0 && number <= limit)) problems.add(path, "must be above 0 and at most ", limit, ", is ", number);
+void need_rate(FieldProblems& problems, const std::string& path, double number) {
+  if (!(number >= kMinPerSecond && number <= kMaxPerSecond))
+    problems.add(path, "must be from ", kMinPerSecond, " to ", kMaxPerSecond, ", is ", number);
+}
+
+void need_rate_or_none(FieldProblems& problems, const std::string& path, double number) {
+  if (number != 0) need_rate(problems, path, number);
 }
 
 ir::Device device_of(const schema::Device& device, const std::string& path, FieldProblems& problems) {
   problems.need_range(path + ".host", device.host(), 0, kMaxHosts);
-  need_positive(problems, path + ".memory_bytes", device.memory_bytes(), kMaxMemory);
+  if (!(device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory))
+    problems.add(path + ".memory_bytes", "must be above 0 and at most ", kMaxMemory, ", is ", device.memory_bytes());
   if (device.memory_bytes() != std::floor(device.memory_bytes())) problems.add(path + ".memory_bytes", "must be whole");
-  need_positive(problems, path + ".flops_per_second", device.flops_per_second(), kMaxPerSecond);
-  need_positive(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second(), kMaxPerSecond);
-  problems.need_range(path + ".convolution_flops_per_second", device.convolution_flops_per_second(), 0.0,
-                      kMaxPerSecond);
-  problems.need_range(path + ".winograd_flops_per_second", device.winograd_flops_per_second(), 0.0, kMaxPerSecond);
-  problems.need_range(path + ".attention_flops_per_second", device.attention_flops_per_second(), 0.0, kMaxPerSecond);
-  problems.need_range(path + ".weight_bytes_per_second", device.weight_bytes_per_second(), 0.0, kMaxPerSecond);
+  need_rate(problems, path + ".flops_per_second", device.flops_per_second());
+  need_rate(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second());
+  need_rate_or_none(problems, path + ".convolution_flops_per_second", device.convolution_flops_per_second());
+  need_rate_or_none(problems, path + ".winograd_flops_per_second", device.winograd_flops_per_second());
+  need_rate_or_none(problems, path + ".attention_flops_per_second", device.attention_flops_per_second());
+  need_rate_or_none(problems, path + ".weight_bytes_per_second", device.weight_bytes_per_second());
   problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
   // Converting a number that is out of range has no meaning, so it waits for the check.
   const bool fits = device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory;
@@ -59,7 +65,7 @@ void read_levels(const schema::ClusterFile& message, const std::string& prefix, 
                    level.group());
     below = std::max(1, level.group());
     problems.need_range(path + ".latency_seconds", level.latency_seconds(), 0.0, kMaxLatency);
-    need_positive(problems, path + ".bytes_per_second", level.bytes_per_second(), kMaxPerSecond);
+    need_rate(problems, path + ".bytes_per_second", level.bytes_per_second());
     cluster.levels.push_back({.group = level.group(),
                               .latency = Seconds(level.latency_seconds()),
                               .bandwidth = BytesPerSecond(level.bytes_per_second())});
