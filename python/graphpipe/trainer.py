@@ -20,6 +20,7 @@ from .results import Run, parsed
 
 # A loader may take so long for a batch, the half of what ranks wait for each other.
 LOADER_SECONDS = 300
+MAX_SOCKET_PATH = 107  # bytes; Linux's limit
 READ_ONCE = ("a run that starts again reads the loader from its beginning, and this one can be read only once: give a list, a "
              "DataLoader or another iterable, or leave restarts out")
 
@@ -67,7 +68,11 @@ class Trainer:
         elif epochs is not None:
             raise ValueError("steps or epochs, not both")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
-            feeder = _Feeder(os.path.join(folder, "feed"), loader, self.names, steps, pad or {})
+            socket = os.path.join(folder, "feed")
+            if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
+                raise ValueError(f"{socket}: the path of a socket has {MAX_SOCKET_PATH} bytes at most; set TMPDIR to a folder with "
+                                 "a shorter path")
+            feeder = _Feeder(socket, loader, self.names, steps, pad or {})
             given = {"stall_timeout": LOADER_SECONDS * 2, **self.flags, **flags, **({} if save is None else {"save": save})}
             if given.get("restarts") and isinstance(loader, Iterator):
                 raise ValueError(READ_ONCE)

@@ -89,6 +89,19 @@ class Padding(unittest.TestCase):
                          [1, 0x3F80, 0x3F80, 0x3F80, 2, 0x3F80, 0x3F80, 0x3F80])
 
 
+class Sockets(unittest.TestCase):
+    def test_a_temporary_folder_whose_path_is_too_long_is_named_before_a_run_starts(self):
+        before = tempfile.tempdir
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                tempfile.tempdir = str(Path(folder) / ("long" * 30))
+                os.mkdir(tempfile.tempdir)
+                with self.assertRaisesRegex(ValueError, "107 bytes at most; set TMPDIR"):
+                    graphpipe.Trainer("no folder").fit([{}])
+            finally:
+                tempfile.tempdir = before
+
+
 class EndedEarly(unittest.TestCase):
     def test_the_best_plan_so_far_is_an_answer(self):
         answer = {"complete": False, "stages": [], "diagnostics": []}
@@ -370,7 +383,7 @@ class Training(unittest.TestCase):
 if __name__ == "__main__":
     os.environ["GRAPHPIPE_BINARY"] = sys.argv[1]
     os.environ.setdefault("GRAPHPIPE_CALIBRATION", "default")
-    suite = [Flags, Padding, EndedEarly, Answers, Errors, Modules] + ([Training] if sys.argv[2:] == ["train"] else [])
+    suite = [Flags, Padding, Sockets, EndedEarly, Answers, Errors, Modules] + ([Training] if sys.argv[2:] == ["train"] else [])
     loader = unittest.defaultTestLoader
     result = unittest.TextTestRunner().run(unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in suite))
     sys.exit(not result.wasSuccessful())
