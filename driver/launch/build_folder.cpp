@@ -153,6 +153,17 @@ std::string installed_runtime() {
   return "";
 }
 
+Status check_build_path(const std::string& folder) {
+  const std::string path = fs::absolute(folder).string();
+  const size_t at = path.find_first_of(";\"\\\n");
+  if (at == std::string::npos) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .origin = ModelText(path),
+                    .message = text("CMake cannot build in a folder whose path holds ",
+                                    path[at] == '\n' ? "a line break" : text("'", path[at], "'")),
+                    .hint = "name a folder whose path has no quotation mark, backslash, semicolon or line break"};
+}
+
 Status build_folder(const std::string& folder, const Options& options, const std::string& target) {
   if (!fs::exists(fs::path(folder) / "CMakeLists.txt")) {
     return Diagnostic{.code = Code::kUnreadableFile,
@@ -160,6 +171,7 @@ Status build_folder(const std::string& folder, const Options& options, const std
                       .message = "the folder holds no generated project",
                       .hint = "run `graphpipe generate` or `graphpipe compile` first"};
   }
+  GP_TRY_VOID(check_build_path(folder));
   GP_TRY_VOID(check_sources(folder));
   Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}, .own_group = true};
   if (!is_own_cache(folder)) forget_cache(folder);

@@ -115,6 +115,8 @@ int run_generate(const Options& options) {
 
 int run_compile(const Options& options) {
   catch_interrupts();
+  if (const Status path = check_build_path(options.output); !path)
+    return report_problems(options, "compile", path.problems());
   const Result<Pipeline> pipeline = with_digest(with_places(make_pipeline(options)));
   if (!pipeline) return report_problems(options, "compile", pipeline.problems());
   report_notes(options, pipeline->model.notes);

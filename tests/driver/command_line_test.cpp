@@ -187,6 +187,18 @@ TEST_CASE("a path that the file system refuses is a report, not a crash; with --
   }
 }
 
+TEST_CASE("a folder whose path CMake cannot write is refused before anything is planned") {
+  for (const char* name : {"semi;colon", "quotation\"mark", "back\\slash", "line\nbreak"}) {
+    CAPTURE(name);
+    const std::string folder = (std::filesystem::temp_directory_path() / name).string();
+    const Answer answer = ask({"compile", example_model("dlrm"), "--cluster", "default", "--devices", "2", "--loss",
+                               "bce:logit,click", "-o", folder});
+    CHECK(answer.code == 2);
+    CHECK(holds(answer.err, "CMake cannot build in a folder whose path holds"));
+    CHECK_FALSE(std::filesystem::exists(folder));
+  }
+}
+
 TEST_CASE("a usage error with --json is an object too") {
   const Answer answer = ask({"plan", "m.onnx", "--json", "--batch", "0"});
   CHECK(answer.code == 2);
