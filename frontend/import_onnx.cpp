@@ -17,6 +17,7 @@
 #include "frontend/padding_rows.h"
 #include "frontend/parameters.h"
 #include "frontend/prepare_model.h"
+#include "frontend/restore_detach.h"
 #include "frontend/restore_dropout.h"
 #include "frontend/restore_parameters.h"
 #include "frontend/transposed_copies.h"
@@ -210,6 +211,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
       [&](const Tensor& tensor) { return tensors.elements_of(tensor); }};
   const Restoration restored = restore_parameters(body, signature, rules, readers);
   note_restored(restored, lowering.notes());
+  restore_detach(body, signature, refuses_losses(request.spec), lowering.notes());
   restore_dropout(body, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
