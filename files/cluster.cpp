@@ -15,7 +15,7 @@ constexpr int32_t kMaxDevices = 1 << 20;
 constexpr int32_t kMaxHosts = 1 << 20;
 // Bounds that no machine reaches, so that sums and products of prices stay finite.
 constexpr double kMaxMemory = 0x1p52;
-constexpr double kMinPerSecond = 1e-6;
+constexpr double kMinPerSecond = 1e-24;
 constexpr double kMaxPerSecond = 1e24;
 constexpr double kMaxLatency = 1e6;
 

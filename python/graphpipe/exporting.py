@@ -44,6 +44,49 @@ def _without_layerdrop(module: Any) -> Iterator[None]:
         torch.rand = drawn
 
 
+def _detach_results(exported: Any) -> None:
+    """What a module computes of its parameters under no_grad has no gradient. The exporter puts such a part into the graph as if
+    it were computed like the rest, so each result of it is detached. Errors: ValueError where a part of it has gradients again."""
+    import torch
+
+    switch = torch.ops.higher_order.wrap_with_set_grad_enabled
+    graph, of_parameters = exported.graph, set()
+    for node in list(graph.nodes):
+        if node.name in exported.graph_signature.inputs_to_parameters or of_parameters.intersection(node.all_input_nodes):
+            of_parameters.add(node)
+        if node.target is not switch or node.args[0] or node not in of_parameters:
+            continue
+        if any(inner.target is switch for inner in getattr(exported.graph_module, node.args[1].target).graph.nodes):
+            raise ValueError("forward switches gradients on or off within a part that computes none; leave one of the two out")
+        for result in list(node.users):
+            if not isinstance(result.meta.get("val"), torch.Tensor):
+                continue
+            with graph.inserting_after(result):
+                detached = graph.call_function(torch.ops.aten.detach.default, (result,))
+            detached.meta = dict(result.meta)
+            result.replace_all_uses_with(detached, delete_user_cb=lambda user, kept=detached: user is not kept)
+
+
+@contextlib.contextmanager
+def _with_detached_results() -> Iterator[None]:
+    """While the exporter reads a module."""
+    import torch
+
+    read = torch.export.export
+
+    def read_and_detach(*arguments: Any, **options: Any) -> Any:
+        exported = read(*arguments, **options)
+        _detach_results(exported)
+        exported.graph_module.recompile()
+        return exported
+
+    torch.export.export = read_and_detach
+    try:
+        yield
+    finally:
+        torch.export.export = read
+
+
 def _remove(path: Path) -> None:
     path.unlink()
     path.with_name(path.name + ".data").unlink(missing_ok=True)
@@ -148,7 +191,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module):
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_detached_results():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.

@@ -120,6 +120,25 @@ class Export(unittest.TestCase):
                 graphpipe.export(norm, {"input": torch.randn(6, 4)}, Path(folder) / "frozen.onnx")
             self.assertFalse(norm[1].training)
 
+    def test_what_is_computed_without_gradients_is_detached(self):
+        class WithoutGradients(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    kept = self.first(x).relu()
+                    half = x / 2
+                return self.second(kept) + half
+
+        with tempfile.TemporaryDirectory() as folder:
+            graph = onnx.load(graphpipe.export(WithoutGradients(), torch.randn(2, 3), Path(folder) / "model.onnx")).graph
+        detached = [node.input[0] for node in graph.node if node.op_type == "Identity"]
+        relu = next(node.output[0] for node in graph.node if node.op_type == "Relu")
+        self.assertIn(relu, detached)
+        self.assertNotIn(relu, [name for node in graph.node if node.op_type == "Gemm" for name in node.input])
+
     def test_an_input_without_a_batch_may_have_any_size(self):
         class Shared(torch.nn.Module):
             def forward(self, x, table):
