@@ -19,7 +19,8 @@ Result<ValueId> find_output(const Graph& graph, const ir::LossSpec& spec) {
     if (output.name == spec.output) return output.value;
     names += text(names.empty() ? "" : ", ", quoted(output.name));
   }
-  return bad_loss(spec.output, "the model has no output of this name", text("choose one of: ", names));
+  return bad_loss(spec.output, "the model has no output of this name",
+                  names.empty() ? "export the model with an output" : text("choose one of: ", names));
 }
 
 void report_activation(const Graph& graph, ValueId output, const LossDef& loss, const PassContext& context) {

@@ -124,8 +124,8 @@ def _element(name: str, declared: str, number: float) -> bytes:
         if int(number) != number:
             raise FeedError(f"{declared} {name!r} cannot be filled up with {number}")
         return int(number).to_bytes(size, "little", signed=declared.startswith("int"))
-    except (OverflowError, ValueError) as error:
-        raise FeedError(f"{declared} {name!r} cannot be filled up with {number}: {error}") from None
+    except (OverflowError, TypeError, ValueError, struct.error) as error:
+        raise FeedError(f"{declared} {name!r} cannot be filled up with {number!r}: {error}") from None
 
 
 def _padded(view: memoryview, element: bytes, shape: tuple[int, ...]) -> memoryview:

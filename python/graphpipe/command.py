@@ -82,12 +82,12 @@ def words_of(flags: Mapping[str, Flag]) -> list[str]:
             continue
         if value is True:
             words.append(flag)
-        elif name == "betas" and not isinstance(value, str):
-            words += [flag, ",".join(map(str, value))]  # type: ignore[arg-type]
         elif isinstance(value, os.PathLike):
             words += [flag, os.fspath(value)]
         elif isinstance(value, (str, int, float, numbers.Real)):  # also NumPy's numbers
             words += [flag, str(value)]
+        elif name == "betas":
+            words += [flag, ",".join(map(str, value))]
         else:
             for item in value:
                 words += [flag, str(item)]

@@ -138,6 +138,12 @@ TEST_CASE("a mean over elements needs a fixed number of them per sample") {
   }
 }
 
+TEST_CASE("a loss of a model without outputs says what the model lacks") {
+  const auto result = passes::attach_loss(ir::Graph(), context_of("mse"));
+  REQUIRE(!result.ok());
+  CHECK(result.problems().front().hint == "export the model with an output");
+}
+
 TEST_CASE("a spec that no flag gives is refused: an unknown kind, a label too many, an option of another loss") {
   const auto refused = [](ir::LossSpec spec) {
     passes::PassContext context;

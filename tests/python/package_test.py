@@ -39,6 +39,7 @@ class Flags(unittest.TestCase):
                          ["--micro-batch", "4", "--json", "--freeze", "a", "--freeze", "b"])
         for betas in ("0.9,0.99", (0.9, 0.99)):
             self.assertEqual(words_of({"save": Path("w"), "betas": betas}), ["--save", "w", "--betas", "0.9,0.99"])
+        self.assertEqual(words_of({"betas": 0.9}), ["--betas", "0.9"])  # which the command refuses
 
     def test_numbers_of_other_libraries_are_numbers(self):
         self.assertEqual(words_of({"batch": fractions.Fraction(8)}), ["--batch", "8"])  # as NumPy's, no int and no float
@@ -78,6 +79,9 @@ class Padding(unittest.TestCase):
         for wrong in (0.5, 1 << 63):
             with self.assertRaises(graphpipe.FeedError):
                 self.padded("q", [1, 2], "int64", wrong)
+        for kind, declared in (("q", "int64"), ("f", "float32"), ("h", "bfloat16")):
+            with self.assertRaisesRegex(graphpipe.FeedError, "cannot be filled up with 'a'"):
+                self.padded(kind, [1, 2], declared, "a")
 
     def test_what_does_not_fit_is_named_as_the_run_names_types(self):
         view = memoryview(array.array("d", [1, 2]))
