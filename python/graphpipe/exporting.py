@@ -50,7 +50,8 @@ def _detach_results(exported: Any) -> None:
     import torch
 
     switch = torch.ops.higher_order.wrap_with_set_grad_enabled
-    graph, of_parameters = exported.graph, set()
+    graph = exported.graph
+    of_parameters: set[Any] = set()
     for node in list(graph.nodes):
         if node.name in exported.graph_signature.inputs_to_parameters or of_parameters.intersection(node.all_input_nodes):
             of_parameters.add(node)
