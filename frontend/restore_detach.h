@@ -1,6 +1,7 @@
 #pragma once
 // Values that a module detaches, so that no gradient passes them. An exporter's optimiser takes the Identity for which
-// they are exported out of the file; the calls that read them still do: add(%linear, %detach).
+// they are exported out of the file; the calls that read them still do: add(%linear, %detach). Where these are out of
+// the file as well (clone), or have no metadata there (split), nothing says that a value was detached.
 
 #include "frontend/parameters.h"
 #include "support/diagnostic.h"
