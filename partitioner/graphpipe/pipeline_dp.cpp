@@ -18,9 +18,6 @@ namespace {
 constexpr size_t kMaxElementsForExactInFlight = 20;
 constexpr double kPartsOfRound = 16;
 
-/// Of a state that is none: more than any limit, also on top of another.
-constexpr int kNoDevices = std::numeric_limits<int>::max() / 4;
-
 std::pair<int64_t, double> key_of(const cost::InFlightDemand& in_flight) {
   return {in_flight.samples, in_flight.turnaround};
 }
@@ -134,18 +131,7 @@ bool PipelineDp::dominates(const State& a, const State& b) const {
          a.in_flight.turnaround <= b.in_flight.turnaround && (limits_.stages == 0 || a.stages == b.stages);
 }
 
-/// Blind, a frontier has a place for each number of stages, or one for all. Where no state is, there is none.
-PipelineDp::State* PipelineDp::insert_blind(Frontier& frontier, const State& state) const {
-  if (state.devices >= kNoDevices) return nullptr;
-  const auto place = static_cast<size_t>(limits_.stages > 0 ? state.stages : 0);
-  if (place >= frontier.size()) frontier.resize(place + 1, State{.devices = kNoDevices});
-  if (frontier[place].devices <= state.devices) return nullptr;
-  frontier[place] = state;
-  return &frontier[place];
-}
-
 PipelineDp::State* PipelineDp::insert_non_dominated(Frontier& frontier, const State& state) const {
-  if (limits_.blind) return insert_blind(frontier, state);
   const auto dominates_state = [&](const State& other) { return dominates(other, state); };
   if (std::ranges::any_of(frontier, dominates_state)) return nullptr;
   std::erase_if(frontier, [&](const State& other) { return dominates(state, other); });

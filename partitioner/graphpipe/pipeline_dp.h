@@ -112,7 +112,6 @@ class PipelineDp {
   void remember(Frontier& frontier, const State& state, const Row& row, size_t column, const StageOption& option,
                 const State& below);
   bool dominates(const State& a, const State& b) const;
-  State* insert_blind(Frontier& frontier, const State& state) const;
   /// Adds the state unless one that dominates it is there; removes those that it dominates. Returns it where it stands.
   State* insert_non_dominated(Frontier& frontier, const State& state) const;
   /// Two parts beside each other, still without a back pointer.
