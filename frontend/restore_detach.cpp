@@ -12,6 +12,7 @@
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
 #include "frontend/import_onnx.h"
+#include "frontend/value_names.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -25,13 +26,12 @@ struct DetachReaders {
 
 class DetachRestorer {
  public:
-  DetachRestorer(GraphBody& body, const ExportSignature& signature) : body_(body), signature_(signature) {
-    for (const Tensor& tensor : body.initializers) names_.insert(tensor.name);
-    for (const ValueInfo& input : body.inputs) names_.insert(input.name), inputs_.insert(input.name);
+  DetachRestorer(GraphBody& body, const ExportSignature& signature)
+      : body_(body), signature_(signature), names_(value_names(body)) {
+    for (const ValueInfo& input : body.inputs) inputs_.insert(input.name);
     std::map<std::string_view, size_t> places;  // by the text of the call
     for (size_t n = 0; n < body.nodes.size(); ++n) {
       const OnnxNode& node = body.nodes[n];
-      names_.insert(node.outputs.begin(), node.outputs.end());
       std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
       for (const std::string& output : node.outputs)
         computed_.emplace(output, call ? call->result : parameter_of(node));
@@ -153,8 +153,7 @@ class DetachRestorer {
     if (!trains(from)) return;
     std::string& detached = made_[from];
     if (detached.empty()) {
-      detached = value;
-      while (!names_.insert(detached).second) detached += "'";
+      detached = unused_name(names_, value);
       OnnxNode& identity = nodes.emplace_back();
       identity.name = detached;
       identity.op = "Identity";

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "frontend/exported_call.h"
+#include "frontend/value_names.h"
 #include "support/text.h"
 #include "wire/element_bytes.h"
 
@@ -25,11 +26,7 @@ double dropped_by(const std::string& exported_from) {
 
 class DropoutRestorer {
  public:
-  explicit DropoutRestorer(GraphBody& body) : body_(body) {
-    for (const Tensor& tensor : body.initializers) names_.insert(tensor.name);
-    for (const ValueInfo& input : body.inputs) names_.insert(input.name);
-    for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
-  }
+  explicit DropoutRestorer(GraphBody& body) : body_(body), names_(value_names(body)) {}
 
   /// Returns the nodes that it has put behind others.
   std::vector<OnnxNode> run() {
@@ -75,10 +72,7 @@ class DropoutRestorer {
     return scalar.name;
   }
 
-  std::string unused(std::string name) {
-    while (!names_.insert(name).second) name += "'";
-    return name;
-  }
+  std::string unused(std::string name) { return unused_name(names_, std::move(name)); }
 
   GraphBody& body_;
   std::set<std::string> names_;  // of all values and tensors

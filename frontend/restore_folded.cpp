@@ -15,6 +15,7 @@
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/merged_readers.h"
+#include "frontend/value_names.h"
 #include "support/check.h"
 #include "wire/element_bytes.h"
 
@@ -59,11 +60,10 @@ class FoldedRestorer {
         rules_(rules),
         elements_of_(elements_of),
         restored_(restored),
-        readers_of_(body, signature) {
+        readers_of_(body, signature),
+        names_(value_names(body)) {
     for (size_t i = 0; i < body.initializers.size(); ++i) initializers_.emplace(body.initializers[i].name, i);
-    for (const auto& [name, place] : initializers_) names_.insert(name);
-    for (const ValueInfo& input : body.inputs) names_.insert(input.name), bound_.insert(input.name);
-    for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
+    for (const ValueInfo& input : body.inputs) bound_.insert(input.name);
     for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
     bound_.merge(inner_reads(body));
     for (const auto& [name, note] : body.folded_from)
@@ -441,10 +441,7 @@ class FoldedRestorer {
   }
 
   /// A name for a new value, or tensor.
-  std::string unused(std::string name) {
-    while (!names_.insert(name).second) name += "'";
-    return name;
-  }
+  std::string unused(std::string name) { return unused_name(names_, std::move(name)); }
 
   GraphBody& body_;
   const ExportSignature& signature_;

@@ -15,6 +15,7 @@
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_folded.h"
+#include "frontend/value_names.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -89,15 +90,13 @@ class Restorer {
         rules_(rules),
         may_be_transposes_(may_be_transposes),
         before_(body.nodes.size()),
-        after_(body.nodes.size()) {
+        after_(body.nodes.size()),
+        names_(value_names(body)) {
     for (size_t i = 0; i < body.initializers.size(); ++i) {
-      names_.insert(body.initializers[i].name);
       const auto dtype = dtype_of_onnx(body.initializers[i].onnx_type);
       const bool has_whole_bytes = dtype && wire::find_element_type(*dtype)->packed == 1;
       if (has_whole_bytes && ir::is_floating(*dtype)) held_.emplace(body.initializers[i].name, i);
     }
-    for (const ValueInfo& input : body.inputs) names_.insert(input.name);
-    for (const OnnxNode& node : body.nodes) names_.insert(node.outputs.begin(), node.outputs.end());
     collect_calls();
   }
 
