@@ -94,9 +94,11 @@ void PipelineDp::place(Frontier& frontier, const Row& row, size_t column, const 
 /// What is below does not decide which option it is: the first that is fast enough and fits has the fewest devices.
 void PipelineDp::place_blind(Frontier& frontier, const Row& row, size_t column, const Frontier& belows,
                              const Allowed& limit) {
+  if (belows.empty()) return;
+  const int devices = limit.devices - std::ranges::min_element(belows, {}, &State::devices)->devices;
   const std::vector<StageOption>& options = row.columns[column];
   const auto option = std::ranges::find_if(options, [&](const StageOption& each) {
-    return each.devices <= limit.devices && each.time_per_sample <= t_ &&
+    return each.devices <= devices && each.time_per_sample <= t_ &&
            fits(each, std::min(each.in_flight.round(), batch_.count));
   });
   if (option == options.end()) return;
