@@ -219,6 +219,14 @@ bool evaluates_otherwise(const Graph& graph, const StageCut& cut) {
                              [&](const Step& step) { return attributes_in_evaluation(graph, step).has_value(); });
 }
 
+bool exchanges_sums(const Graph& graph, const StageCut& cut) {
+  return std::ranges::any_of(cut.steps.forward, [&](const Step& step) {
+    const ir::Node& node = graph.node(step.node);
+    const auto sums = ops::find_op(node.op)->sums_over_replicas;
+    return sums != nullptr && sums(ops::NodeView(graph, node));
+  });
+}
+
 StageFunctions functions_of(const StageCut& cut) {
   return {.forward = !cut.steps.forward.empty(),
           .input_gradient = !cut.steps.input_gradient.empty() || !passed_gradients(cut).empty(),

@@ -23,6 +23,9 @@ StageFunctions functions_of(const StageCut& cut);
 /// for that, in addition to its forward.
 bool evaluates_otherwise(const ir::Graph& graph, const StageCut& cut);
 
+/// Whether its passes add up over the samples of a micro-batch (StageEntry::exchanges_sums).
+bool exchanges_sums(const ir::Graph& graph, const StageCut& cut);
+
 /// "stages/stage3".
 std::string stage_folder(ir::StageId stage);
 

@@ -177,7 +177,9 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
            ",\n    .loss_scale_slot = ", layout.loss_scale,
            ",\n    .recompute_inputs = ", span_text("kRecomputeInputs", recompute.size()),
            outputs.empty() ? "" : text(",\n    .outputs = ", span_text("kOutputs", outputs.size())),
-           ",\n    .kept = ", span_text("kKept", kept.size()), ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
+           ",\n    .kept = ", span_text("kKept", kept.size()),
+           exchanges_sums(graph, cut) ? ",\n    .exchanges_sums = true" : "",
+           ",\n};\n\n}  // namespace pipeline::stage", stage, "\n");
   return {stage_folder(stage) + "/table.cpp", first_line + body};
 }
 

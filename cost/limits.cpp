@@ -97,7 +97,7 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
             text("the work of ", of_step,
                  "; the model computes one sample at a time and so has no replicas: more stages, "
                  "or a faster device, would lift it")};
-  if (graph.stages[stage].scope != ir::SampleScope::kEach)
+  if (!graph.stages[stage].may_have_replicas)
     return {LimitKind::kMixing, stage, share,
             text("the work of ", of_step, "; it works on the samples of a ",
                  graph.stages[stage].scope == ir::SampleScope::kBatch ? "batch" : "micro-batch",

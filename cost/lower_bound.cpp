@@ -177,7 +177,7 @@ double spread(const ir::PlanGraph& graph, const ir::PlanNode& node, const std::v
     if (count[kind] > 0) fastest = std::min(fastest, seconds);
     speed += count[kind] / std::max(seconds, kMinSeconds);
   }
-  return node.scope == ir::SampleScope::kEach ? 1 / speed : fastest;
+  return node.may_have_replicas() ? 1 / speed : fastest;
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     const ir::PlanNode& node = graph.nodes[id];
     const double seconds = cheapest_in(graph, node);
     bound.work += seconds / devices;
-    const double alike = node.scope == ir::SampleScope::kEach ? seconds / devices : seconds;
+    const double alike = node.may_have_replicas() ? seconds / devices : seconds;
     bound.largest_node = std::max(bound.largest_node, count.empty() ? alike : spread(graph, node, count));
     double path = 0;
     for (ir::PlanNodeId reader : adjacency.successors[id]) path = std::max(path, below[reader]);

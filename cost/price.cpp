@@ -36,6 +36,7 @@ class Pricer {
  public:
   Pricer(const ir::Graph& graph, const ir::Cluster& cluster, const PriceRequest& request)
       : graph_(graph),
+        cluster_(cluster),
         request_(request),
         prices_(graph, cluster, request),
         param_of_(ir::params_of_values(graph)),
@@ -304,6 +305,9 @@ class Pricer {
     for (PlanNodeId id : result_.node_ids()) {
       ir::PlanNode& node = result_.nodes[id];
       node.scope = scopes.scope[node.source];
+      node.sums_over_replicas = scopes.sums_over_replicas[node.source];
+      if (node.sums_over_replicas && !cluster_.levels.empty())
+        node.exchange_seconds = cluster_.levels.front().latency.count;
       node.fewest_samples = scopes.fewest[node.source];
       if (node.fewest_samples <= request_.batch.count) continue;
       problems.push_back({.code = Code::kUntrainable,
@@ -343,6 +347,7 @@ class Pricer {
   }
 
   const ir::Graph& graph_;
+  const ir::Cluster& cluster_;
   const PriceRequest& request_;
   OpPrices prices_;
   const IdMap<ValueId, ParamId> param_of_;

@@ -22,6 +22,7 @@ class ScopeFinder {
         sum_(graph.value_count(), SampleSum::kNone),
         adds_up_(graph.value_count(), false) {
     result_.scope.resize(graph.node_count(), SampleScope::kEach);
+    result_.sums_over_replicas.resize(graph.node_count(), false);
     result_.fewest.resize(graph.node_count(), 1);
   }
 
@@ -74,7 +75,11 @@ class ScopeFinder {
   }
 
   void set_scopes(const ir::Node& node, NodeId id) {
-    if (mixes_by_itself(node)) widen(id, choice_.statistics);
+    if (mixes_by_itself(node)) {
+      widen(id, choice_.statistics);
+      const auto sums = ops::find_op(node.op)->sums_over_replicas;
+      result_.sums_over_replicas[id] = sums != nullptr && sums(ops::NodeView(graph_, node));
+    }
     bool adds_up = false;
     for (ValueId output : node.outputs) {
       if (!is_mixed(output)) continue;

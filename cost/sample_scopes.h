@@ -17,6 +17,8 @@ struct ScopeChoice {
 struct SampleScopes {
   /// Scope of forward nodes; kEach for all others.
   IdMap<ir::NodeId, ir::SampleScope> scope;
+  /// Whether replicas may divide the samples that the node works on together (OpDef::sums_over_replicas).
+  IdMap<ir::NodeId, bool> sums_over_replicas;
   /// Minimum number of samples that the node needs together; 1 if it handles each sample alone.
   IdMap<ir::NodeId, int64_t> fewest;
   /// The nodes whose values without a batch axis are sums or means over the samples on the way to the loss, ascending:

@@ -40,6 +40,12 @@ struct StageChoice {
     return Samples(ceil_div(micro_batch.count, parts));
   }
 
+  /// The last micro-batch of a step may have fewer samples than the others.
+  int64_t smallest_micro_batch(Samples batch) const {
+    const int64_t rest = batch.count % micro_batch.count;
+    return rest == 0 ? micro_batch.count : rest;
+  }
+
   bool operator==(const StageChoice&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "support/sort_unique.h"
@@ -70,6 +71,9 @@ class PlanGraphVerifier {
     check_alternatives(node);
     if (node.buffer_bytes.count < 0)
       report(node.label, text("node ", id, " has negative buffer bytes"), "correct the profile");
+    if (!std::isfinite(node.exchange_seconds) || node.exchange_seconds < 0)
+      report(node.label, text("node ", id, " has a negative or infinite time of exchanges"),
+             "correct the cluster's latency");
     if (node.fewest_samples < 1 || (node.fewest_samples > 1 && node.scope == SampleScope::kEach))
       report(node.label, text("node ", id, " needs ", node.fewest_samples, " samples together, and takes each alone"),
              "only nodes that work on several samples together need several");
@@ -132,6 +136,8 @@ Bytes updated_bytes(const WeightGroup& weights, size_t copies, Samples batch) {
   if (weights.row_bytes.count == 0 || copies > 1) return weights.bytes;
   return std::min(weights.bytes, Bytes(2 * weights.row_bytes.count * batch.count));
 }
+
+double exchange_rounds(size_t replicas) { return std::bit_width(std::max<size_t>(replicas, 1) - 1); }
 
 std::string_view sample_scope_name(SampleScope scope) { return kScopes.at(static_cast<size_t>(scope)); }
 

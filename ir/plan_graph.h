@@ -39,11 +39,15 @@ struct WeightGroup {
 /// writes each row twice: they are gathered, changed and put back.
 Bytes updated_bytes(const WeightGroup& weights, size_t copies, Samples batch);
 
+/// How many times as long an exchange between so many replicas (PlanNode::exchange_seconds) takes as one between two:
+/// as if their number doubled with every round.
+double exchange_rounds(size_t replicas);
+
 /// Which samples a node works on together (docs/semantics.md, section 1).
 enum class SampleScope : uint8_t {
   kEach,        // each alone, or a sum over samples: micro-batches and replicas divide them as they like
-  kMicroBatch,  // those of one micro-batch: its stage has one replica
-  kBatch,       // all of a step: its stage has one replica, and the batch is its only micro-batch
+  kMicroBatch,  // those of one micro-batch
+  kBatch,       // all of a step: the batch is the only micro-batch of its stage
 };
 /// "each", "micro-batch", "batch".
 std::string_view sample_scope_name(SampleScope scope);
@@ -135,12 +139,18 @@ struct PlanNode : PassSeconds {
   /// Whether any backward work exists here.
   bool has_backward = true;
   SampleScope scope = SampleScope::kEach;
+  /// Where `scope` is not kEach: whether replicas may divide the samples and exchange their sums over them, as those of
+  /// a BatchNorm may. Otherwise its stage has one replica.
+  bool sums_over_replicas = false;
+  /// Seconds that two replicas take for such an exchange: a forward has one, and so has an input gradient.
+  double exchange_seconds = 0;
   /// Samples that it needs together: with fewer nothing is learned (a contrastive loss of one sample is constant).
   /// Above 1 only where `scope` is not kEach.
   int64_t fewest_samples = 1;
   /// The backward half of another node of its colocated set, listed as a node of its own (profiles of training graphs).
   /// Such graphs have no stage graph before cost::fold_backward.
   bool is_backward = false;
+  bool may_have_replicas() const { return scope == SampleScope::kEach || sums_over_replicas; }
   /// Seconds in which all that it puts out moves between a device and host memory, where a profile measured that.
   SampleFunction host_transfer;
   bool operator==(const PlanNode&) const = default;

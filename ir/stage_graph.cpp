@@ -114,6 +114,9 @@ void add_nodes(const PlanGraph& graph, const Assignment& assignment, StageGraph&
     stage.has_backward = stage.has_backward || node.has_backward;
     stage.scope = std::max(stage.scope, node.scope);
     stage.fewest_samples = std::max(stage.fewest_samples, node.fewest_samples);
+    stage.may_have_replicas = stage.may_have_replicas && node.may_have_replicas();
+    stage.exchanges_sums = stage.exchanges_sums ||
+                           (node.sums_over_replicas && assignment.choice[assignment.stage_of[id]].devices.size() > 1);
   }
 }
 
@@ -125,6 +128,18 @@ PassSeconds seconds_of(const PlanGraph& graph, const std::vector<PlanNodeId>& no
     else sum.add_seconds(graph.seconds_on(graph.nodes[node], device.index()));
   }
   return sum;
+}
+
+/// What the replicas of a stage take to exchange sums over the samples of an item.
+void add_exchanges(const PlanGraph& graph, Stage& stage) {
+  double forward = 0, input_gradient = 0;
+  for (const PlanNodeId node : stage.nodes) {
+    forward += graph.nodes[node].exchange_seconds;
+    if (graph.nodes[node].has_backward) input_gradient += graph.nodes[node].exchange_seconds;
+  }
+  const double rounds = exchange_rounds(stage.choice.devices.size());
+  stage.forward += SampleFunction::polynomial(rounds * forward, 0);
+  stage.input_gradient += SampleFunction::polynomial(rounds * input_gradient, 0);
 }
 
 /// A stage takes as long as the slowest of its replicas: all of them get equal shares.
@@ -142,6 +157,7 @@ void add_seconds(const PlanGraph& graph, StageGraph& result) {
       slowest = item;
       static_cast<PassSeconds&>(stage) = std::move(sum);
     }
+    if (stage.exchanges_sums) add_exchanges(graph, stage);
   }
 }
 
@@ -288,7 +304,29 @@ void add_edges(const PlanGraph& graph, const Assignment& assignment, StageGraph&
   }
 }
 
-/// What a stage's nodes that work on samples together ask of its replicas and its micro-batch.
+/// What a stage's nodes that work on samples together ask of its replicas.
+void check_replicas(const PlanGraph& graph, StageId id, const Stage& stage, Diagnostics& problems) {
+  const auto replicas = std::ssize(stage.choice.devices);
+  if (stage.scope == SampleScope::kEach || replicas == 1) return;
+  const auto works_together = [&](PlanNodeId n) {
+    return graph.nodes[n].scope != SampleScope::kEach &&
+           (stage.may_have_replicas || !graph.nodes[n].may_have_replicas());
+  };
+  const PlanNode& node = graph.nodes[*std::ranges::find_if(stage.nodes, works_together)];
+  const std::string what =
+      text("the node works on the samples of a ", node.scope == SampleScope::kBatch ? "batch" : "micro-batch",
+           " together, but its stage ", id);
+  if (!stage.may_have_replicas)
+    problems.push_back(bad_plan(node.label, text(what, " has ", replicas, " replicas"), "give the stage one device"));
+  else if (stage.choice.mode != ReplicaMode::kSplit)
+    problems.push_back(bad_plan(node.label, text(what, " has replicas that take whole micro-batches in turn"),
+                                "let them split the micro-batches, or give the stage one device"));
+  else if (const int64_t smallest = stage.choice.smallest_micro_batch(graph.batch); smallest < replicas)
+    problems.push_back(bad_plan(node.label, text(what, " has ", replicas, " replicas for a micro-batch of ", smallest),
+                                "give each replica a sample: fewer devices, or larger micro-batches"));
+}
+
+/// What a stage's nodes that work on samples together ask of its micro-batch.
 void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnostics& problems) {
   if (stage.scope == SampleScope::kEach) return;
   const auto first = [&](auto is) -> const ModelText& {
@@ -298,12 +336,6 @@ void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnos
   };
   const bool whole = stage.scope == SampleScope::kBatch;
   const ModelText& node = first([&](const PlanNode& n) { return n.scope == stage.scope; });
-  if (stage.choice.devices.size() != 1)
-    problems.push_back(
-        bad_plan(node,
-                 text("the node works on the samples of a ", whole ? "batch" : "micro-batch",
-                      " together, but its stage ", id, " has ", stage.choice.devices.size(), " replicas"),
-                 "give the stage one device"));
   const int64_t batch = graph.batch.count, size = stage.choice.micro_batch.count;
   if (whole && size != batch)
     problems.push_back(bad_plan(node,
@@ -312,7 +344,7 @@ void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnos
                                 text("give the stage a micro-batch of ", batch,
                                      ", or say with --contrastive micro-batch or --batchnorm "
                                      "micro-batch that the samples of one micro-batch are meant")));
-  const int64_t smallest = batch % size == 0 ? size : batch % size;
+  const int64_t smallest = stage.choice.smallest_micro_batch(graph.batch);
   if (smallest < stage.fewest_samples)
     problems.push_back(bad_plan(first([&](const PlanNode& n) { return n.fewest_samples == stage.fewest_samples; }),
                                 text("the node learns nothing from fewer than ", stage.fewest_samples,
@@ -322,7 +354,10 @@ void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnos
 
 Status check_mixing(const PlanGraph& graph, const StageGraph& result) {
   Diagnostics problems;
-  for (StageId id : result.stage_ids()) check_scope(graph, id, result.stages[id], problems);
+  for (StageId id : result.stage_ids()) {
+    check_replicas(graph, id, result.stages[id], problems);
+    check_scope(graph, id, result.stages[id], problems);
+  }
   for (const StageEdge& edge : result.edges) {
     const StageChoice& from = result.stages[edge.from].choice;
     const StageChoice& to = result.stages[edge.to].choice;

@@ -37,6 +37,9 @@ struct Stage : PassSeconds {
   /// The widest scope of its nodes, and the most samples that one of them needs together.
   SampleScope scope = SampleScope::kEach;
   int64_t fewest_samples = 1;
+  /// Whether all its nodes may have replicas (PlanNode::sums_over_replicas), and whether it has replicas that exchange
+  /// sums: these run each of its items together.
+  bool may_have_replicas = true, exchanges_sums = false;
   /// Whether a step changes some of its weights.
   bool is_trained() const { return has_backward && trainable_weight_bytes > Bytes(0); }
   bool operator==(const Stage&) const = default;
@@ -103,9 +106,10 @@ struct StageGraph {
 /// stages stand in this order, and one that only passes gradients on has a backward too. Two neighbours that no tensor
 /// joins, not even one of others, do not wait for each other. Errors (kBadPlan): a node without a stage; an empty
 /// stage; a stage without devices, with a device twice or with a micro-batch outside [1, batch]; a cycle between stages
-/// (convexity follows); colocated nodes apart; replicas of a stage whose nodes work on samples together, a micro-batch
-/// that is not what their scope asks for, or one (the last of the step included) of fewer samples than they need; an
-/// edge with a mixed value between unequal micro-batches or to or from replicas.
+/// (convexity follows); colocated nodes apart; replicas of a stage whose nodes work on samples together, but those that
+/// exchange sums, split the micro-batches and have a sample of each; a micro-batch that is not what the scope of these
+/// nodes asks for, or one (the last of the step included) of fewer samples than they need; an edge with a mixed value
+/// between unequal micro-batches or to or from replicas.
 Result<StageGraph> build_stage_graph(const PlanGraph& graph, Assignment& assignment);
 
 /// Number of micro-batches of a stage in the schedule: ceil(batch / micro_batch).

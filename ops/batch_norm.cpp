@@ -1,6 +1,7 @@
 // BatchNormalization(x, scale, bias, mean, variance), in three forms.
 //  - Training (training_mode=1): statistics of the micro-batch; updates mean and variance in place as running averages.
 //    Its outputs are y, the batch's mean and 1/deviation. It mixes samples, yet each row of y belongs to one sample.
+//    Replicas that divide the micro-batch exchange their sums, as those of PyTorch's SyncBatchNorm do.
 //    ONNX averages the population variance, PyTorch the unbiased one: attribute "unbiased_variance".
 //  - Frozen statistics: y = x * a + b per channel.
 //  - Computed statistics: mean and variance come from other nodes, and gradients flow into them.
@@ -20,6 +21,8 @@ namespace graphpipe::ops {
 namespace {
 
 constexpr std::string_view kBatchNorm = "runtime/kernels/batch_norm.h";
+// Of the StageArguments.
+constexpr std::string_view kReplicas = "a.replicas";
 
 bool is_training(const NodeView& node) { return node.attributes().get_int("training_mode", 0) != 0; }
 // The batch kind of y: rows of y belong to rows of x, however the statistics were computed.
@@ -62,6 +65,9 @@ std::optional<ir::Attributes> batch_norm_in_evaluation(const NodeView& node) {
   return attributes;
 }
 bool mixes(const NodeView& node) { return is_training(node) && node.input(0).batch != ir::BatchKind::kNone; }
+bool sums_over_replicas(const NodeView& node) {
+  return is_training(node) && node.input(0).batch == ir::BatchKind::kAxis;
+}
 bool gradient_mixes(const NodeView& node) { return node.input(1).batch != ir::BatchKind::kNone; }
 /// A single value has no deviation: a channel needs a second, from another position or another sample.
 int64_t samples_of_statistics(const NodeView& node) {
@@ -100,9 +106,10 @@ void emit_training(Emitter& emitter) {
   const std::string parts = emitter.local("parts");
   const std::string running = unbiased ? text(emitter.in(3), ", ", emitter.in(4)) : "{}, {}";
   const double take = 1 - node.attributes().get_double("momentum", 0.9);
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::batch_norm(", emitter.in(0), ", ", emitter.in(1), ", ",
-                         emitter.in(2), ", ", running, ", ", number(take), ", ", epsilon_text(node), ")"),
-                    kBatchNorm);
+  emitter.statement(
+      text("auto ", parts, " = graphpipe::runtime::batch_norm(", emitter.in(0), ", ", emitter.in(1), ", ",
+           emitter.in(2), ", ", running, ", ", number(take), ", ", epsilon_text(node), ", ", kReplicas, ")"),
+      kBatchNorm);
   if (!unbiased) emit_population_update(emitter, parts);
   for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
@@ -182,7 +189,7 @@ Inferred infer_training_grad_weight(const NodeView& node) {
 void emit_training_gradient(Emitter& emitter, std::string_view mask) {
   emitter.statement(text("auto ", emitter.local("parts"), " = graphpipe::runtime::batch_norm_backward(", emitter.in(0),
                          ", ", emitter.in(1), ", ", emitter.in(2), ", ", emitter.in(3), ", ", emitter.in(4), ", ",
-                         epsilon_text(emitter.node()), ", {", mask, "})"),
+                         epsilon_text(emitter.node()), ", {", mask, "}, ", kReplicas, ")"),
                     kBatchNorm);
 }
 void emit_training_grad_input(Emitter& emitter) {
@@ -274,6 +281,7 @@ std::vector<OpDef> forward_and_training_rows() {
            .roles = {ParameterRole::kConstant, ParameterRole::kScale, ParameterRole::kBias, ParameterRole::kStatistic,
                      ParameterRole::kStatistic},
            .mixes_samples = mixes,
+           .sums_over_replicas = sums_over_replicas,
            .fewest_samples = samples_of_statistics,
            .in_evaluation = batch_norm_in_evaluation,
            .updates_inputs = updated,

@@ -225,6 +225,9 @@ struct OpDef {
   /// produce a value of kind kMixed mix anyway; this is for nodes whose output keeps its batch axis nevertheless, such
   /// as a training-mode BatchNormalization.
   bool (*mixes_samples)(const NodeView&) = nullptr;
+  /// Whether a node that mixes samples, and its gradients, take nothing of other samples but sums over them, which
+  /// replicas add up with each other (runtime/replica_exchange.h). Null: never.
+  bool (*sums_over_replicas)(const NodeView&) = nullptr;
   /// How output 0 relates to the samples, given the same for each input (sample_sum.h). Null: neither sum nor mean. The
   /// samples of a loss that is a sum or mean may be divided among micro-batches and replicas.
   SampleSum (*sample_sum)(const NodeView&, std::span<const SampleSum> inputs) = nullptr;

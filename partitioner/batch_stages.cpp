@@ -23,11 +23,24 @@ bool take_colocated(const ir::PlanGraph& graph, NodeFlags& found) {
   return changed;
 }
 
-/// Marks nodes that work on the whole batch, nodes that follow these, and nodes colocated with either. With `stage_of`
-/// only paths within one stage count.
-NodeFlags at_or_below(const ir::PlanGraph& graph, const IdMap<PlanNodeId, StageId>* stage_of) {
+bool is_of_batch(const ir::PlanNode& node) { return node.scope == ir::SampleScope::kBatch; }
+bool is_alone(const ir::PlanNode& node) { return is_of_batch(node) && !node.may_have_replicas(); }
+
+/// The stages that hold a node of this kind.
+IdMap<StageId, bool> stages_with(const ir::PlanGraph& graph, const ir::Assignment& assignment,
+                                 bool (*is)(const ir::PlanNode&)) {
+  IdMap<StageId, bool> found(assignment.choice.size(), false);
+  for (const PlanNodeId node : graph.node_ids())
+    if (is(graph.nodes[node])) found[assignment.stage_of[node]] = true;
+  return found;
+}
+
+/// Marks nodes of this kind, nodes that follow these, and nodes colocated with either. With `stage_of` only paths
+/// within one stage count.
+NodeFlags at_or_below(const ir::PlanGraph& graph, bool (*is)(const ir::PlanNode&),
+                      const IdMap<PlanNodeId, StageId>* stage_of) {
   NodeFlags found(graph.nodes.size(), false);
-  for (const PlanNodeId id : graph.node_ids()) found[id] = graph.nodes[id].scope == ir::SampleScope::kBatch;
+  for (const PlanNodeId id : graph.node_ids()) found[id] = is(graph.nodes[id]);
   const ir::PlanAdjacency adjacency = adjacency_of(graph);
   do {
     // Node ids are in topological order.
@@ -41,10 +54,11 @@ NodeFlags at_or_below(const ir::PlanGraph& graph, const IdMap<PlanNodeId, StageI
 }  // namespace
 
 IdMap<StageId, bool> batch_stages(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
-  IdMap<StageId, bool> found(assignment.choice.size(), false);
-  for (const PlanNodeId node : graph.node_ids())
-    if (graph.nodes[node].scope == ir::SampleScope::kBatch) found[assignment.stage_of[node]] = true;
-  return found;
+  return stages_with(graph, assignment, is_of_batch);
+}
+
+IdMap<StageId, bool> summing_stages(const ir::PlanGraph& graph, const ir::Assignment& assignment) {
+  return stages_with(graph, assignment, [](const ir::PlanNode& node) { return node.sums_over_replicas; });
 }
 
 void give_whole_batch(const ir::PlanGraph& graph, ir::Assignment& assignment) {
@@ -53,23 +67,24 @@ void give_whole_batch(const ir::PlanGraph& graph, ir::Assignment& assignment) {
     if (!of_batch[stage]) continue;
     assignment.choice[stage].micro_batch = graph.batch;
     assignment.choice[stage].k = 1;
+    assignment.choice[stage].mode = ir::ReplicaMode::kSplit;
   }
 }
 
 std::vector<PlanNodeId> batch_nodes_and_below(const ir::PlanGraph& graph) {
   std::vector<PlanNodeId> nodes;
-  const NodeFlags found = at_or_below(graph, nullptr);
+  const NodeFlags found = at_or_below(graph, is_of_batch, nullptr);
   for (const PlanNodeId node : graph.node_ids())
     if (found[node]) nodes.push_back(node);
   return nodes;
 }
 
 void separate_batch_nodes(const ir::PlanGraph& graph, ir::Assignment& assignment) {
-  const IdMap<StageId, bool> of_batch = batch_stages(graph, assignment);
-  const NodeFlags moves = at_or_below(graph, &assignment.stage_of);
+  const IdMap<StageId, bool> has_alone = stages_with(graph, assignment, is_alone);
+  const NodeFlags moves = at_or_below(graph, is_alone, &assignment.stage_of);
   const auto stages = ids<StageId>(assignment.choice.size());
   for (const StageId stage : stages) {
-    if (!of_batch[stage] || assignment.choice[stage].devices.size() < 2) continue;
+    if (!has_alone[stage] || assignment.choice[stage].devices.size() < 2) continue;
     ir::StageChoice alone = assignment.choice[stage];
     alone.devices.resize(1);
     alone.mode = ir::ReplicaMode::kSplit;

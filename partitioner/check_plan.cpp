@@ -217,9 +217,12 @@ class Checker {
                            .hint = std::move(hint)});
     };
     const int64_t size = chosen.micro_batch.count, all = graph_.batch.count;
-    if (chosen.devices.size() != 1)
-      refuse(text("works on samples together, and the stage has ", chosen.devices.size(), " replicas"),
-             "give the stage one device");
+    const auto replicas = std::ssize(chosen.devices);
+    if (replicas != 1 && !node.sums_over_replicas)
+      refuse(text("works on samples together, and the stage has ", replicas, " replicas"), "give the stage one device");
+    else if (replicas != 1 && !is_split(stage_of(id)))
+      refuse("works on samples together, and the stage's replicas take whole micro-batches in turn",
+             "let them split the micro-batches");
     if (node.scope == ir::SampleScope::kBatch && size < all)
       refuse(text("works on all ", all, " samples of the batch together, and the stage has micro-batches of ", size),
              text("give the stage a micro-batch of ", all,
@@ -229,6 +232,9 @@ class Checker {
         return refuse(
             text("learns nothing from fewer than ", node.fewest_samples, " samples, and a micro-batch has ", here),
             "use micro-batches of more samples, of which the batch is a multiple");
+      else if (here < replicas)
+        return refuse(text("works on samples together, and ", replicas, " replicas share a micro-batch of ", here),
+                      "give each replica a sample");
   }
 
   void check_mixing() {
@@ -354,8 +360,13 @@ class Checker {
     for (PlanNodeId id : graph_.node_ids()) {
       const size_t stage = stage_of(id);
       const ir::PassSeconds price = graph_.seconds_on(graph_.nodes[id], device_of_stage[stage]);
-      const double forward = price.forward.at(item(stage));
+      // Replicas exchange sums once in a forward and once in an input gradient, in rounds that double who knows them.
+      double exchange = 0;
+      for (size_t known = 1; known < choice(stage).devices.size(); known *= 2)
+        exchange += graph_.nodes[id].exchange_seconds;
+      const double forward = price.forward.at(item(stage)) + exchange;
       seconds[stage] += forward + price.input_gradient.at(item(stage)) + price.weight_gradient.at(item(stage));
+      if (graph_.nodes[id].has_backward) seconds[stage] += exchange;
       if (choice(stage).recompute && has_backward_[stage]) seconds[stage] += forward;
     }
     return seconds;

@@ -38,6 +38,8 @@ class GradientListener {
   ~GradientListener() = default;
 };
 
+class ReplicaExchange;
+
 /// The arguments of one call of a stage function.
 struct StageArguments {
   /// The stage's parameters (StageEntry::params order), in the weight version that the action names. Buffers are
@@ -62,6 +64,9 @@ struct StageArguments {
   /// Set for the last item of an update of a stage with replicas: input_gradient, then weight_gradient, tell it of all
   /// parameters but those of their last part. May be null.
   GradientListener* listener = nullptr;
+  /// Where a forward or input gradient adds up over all samples of a micro-batch (StageEntry::exchanges_sums) that the
+  /// stage's replicas divide: the way to the others. Null: the call has all of them.
+  ReplicaExchange* replicas = nullptr;
 };
 using StageFunction = void (*)(const StageArguments&);
 
@@ -164,6 +169,8 @@ struct StageEntry {
   std::span<const OutputRow> outputs;
   /// In the order of computation.
   std::span<const KeptRow> kept;
+  /// Whether its passes add up over the samples of a micro-batch, so that replicas run their parts of it together.
+  bool exchanges_sums = false;
 };
 
 /// Where replica `replica` of stage `stage` runs.

@@ -79,9 +79,14 @@ class SizeSweep {
             .hint = "leave --stages out, or use a planner of our own, such as graphpipe"};
   }
 
-  bool may_replicate() const {
-    const auto mixes = [](const ir::PlanNode& node) { return node.scope == ir::SampleScope::kMicroBatch; };
-    return request_.replication && std::ranges::none_of(graph_.nodes, mixes);
+  /// These searches know no nodes that work on the samples of a micro-batch together: either none may have replicas, or
+  /// there are samples for as many as there are devices.
+  bool may_replicate(Samples micro_batch) const {
+    const bool is_large = micro_batch.count >= std::ssize(request_.cluster->devices);
+    const auto may = [&](const ir::PlanNode& node) {
+      return node.scope != ir::SampleScope::kMicroBatch || (node.may_have_replicas() && is_large);
+    };
+    return request_.replication && std::ranges::all_of(graph_.nodes, may);
   }
 
   /// Whether the work at this micro-batch size leaves room for a shorter step than that of the best plan.
@@ -97,7 +102,7 @@ class SizeSweep {
     const ir::PlanGraph unit = unit_of(graph_, micro_batch, asked.machine.levels.front().bandwidth);
     const UnitPrices prices = unit_prices(unit);
     asked.prices = &prices;
-    asked.replication = may_replicate();
+    asked.replication = may_replicate(micro_batch);
     asked.batch = graph_.batch.count;
     asked.micro_batch = asked.profile_batch = micro_batch.count;
     asked.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);
@@ -126,11 +131,13 @@ class SizeSweep {
     }
     const int64_t items = ceil_div(graph_.batch.count, micro_batch.count);
     ir::Assignment assignment = with_stages_recomputing(unit, answer.plan);
-    for (ir::StageChoice& choice : assignment.choice) {
+    const IdMap<ir::StageId, bool> sums = summing_stages(graph_, assignment), whole = batch_stages(graph_, assignment);
+    for (const ir::StageId stage : ids<ir::StageId>(assignment.choice.size())) {
+      ir::StageChoice& choice = assignment.choice[stage];
       choice.micro_batch = micro_batch;
       const int64_t replicas = std::ssize(choice.devices);
-      if (replicas > 1 && items >= replicas) choice.mode = ir::ReplicaMode::kRoundRobin;
-      else if (replicas > micro_batch.count) return;
+      if (replicas > 1 && items >= replicas && !sums[stage]) choice.mode = ir::ReplicaMode::kRoundRobin;
+      else if (replicas > (sums[stage] && whole[stage] ? graph_.batch : micro_batch).count) return;
     }
     separate_batch_nodes(graph_, assignment);
     if (request_.stages && *request_.stages != static_cast<int>(assignment.choice.size())) {

@@ -38,6 +38,7 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
   joined.source = graph.nodes[members.front()].source;
   joined.label = graph.nodes[members.front()].label;
   joined.has_backward = false;
+  bool may_have_replicas = true;
   for (PlanNodeId id : members) {
     const ir::PlanNode& node = graph.nodes[id];
     joined.add_seconds(node);
@@ -51,8 +52,12 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
     joined.weights.insert(joined.weights.end(), node.weights.begin(), node.weights.end());
     joined.has_backward = joined.has_backward || node.has_backward;
     joined.scope = std::max(joined.scope, node.scope);
+    joined.sums_over_replicas = joined.sums_over_replicas || node.sums_over_replicas;
+    joined.exchange_seconds += node.exchange_seconds;
+    may_have_replicas = may_have_replicas && node.may_have_replicas();
     joined.fewest_samples = std::max(joined.fewest_samples, node.fewest_samples);
   }
+  joined.sums_over_replicas = joined.sums_over_replicas && may_have_replicas;
   sort_unique(joined.weights);
   return joined;
 }
@@ -61,7 +66,11 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
 class Merger {
  public:
   Merger(const ir::PlanGraph& graph, const NodeGroups& groups, const CoarsenLimits& limits)
-      : groups_(groups), sets_(groups.nodes.size()), weight_(groups.nodes.size(), 0), scope_(groups.nodes.size()) {
+      : groups_(groups),
+        sets_(groups.nodes.size()),
+        weight_(groups.nodes.size(), 0),
+        scope_(groups.nodes.size()),
+        may_have_replicas_(groups.nodes.size(), true) {
     double seconds = 0, bytes = 0;
     for (double weight : groups.weight) seconds += weight;
     for (const ir::WeightGroup& weights : graph.weight_groups) bytes += static_cast<double>(weights.bytes.count);
@@ -72,6 +81,8 @@ class Merger {
           own += static_cast<double>(graph.weight_groups[weights].bytes.count);
       }
       scope_[group] = graph.scope_of(groups.nodes[group]);
+      may_have_replicas_[group] = std::ranges::all_of(
+          groups.nodes[group], [&](PlanNodeId node) { return graph.nodes[node].may_have_replicas(); });
       // Work and weight bytes count half each, as shares of the total.
       weight_[group] = groups.weight[group] / std::max(2 * seconds, kMinSeconds) + own / std::max(2 * bytes, 1.0);
     }
@@ -116,7 +127,7 @@ class Merger {
 
   bool may_join(size_t a, size_t b) const {
     return !alone_[a] && !alone_[b] && stage_[a] == stage_[b] && scope_[a] == scope_[b] &&
-           weight_[a] + weight_[b] <= max_weight_;
+           may_have_replicas_[a] == may_have_replicas_[b] && weight_[a] + weight_[b] <= max_weight_;
   }
 
   struct Neighbours {
@@ -190,6 +201,7 @@ class Merger {
   UnionFind<size_t> sets_;
   std::vector<double> weight_;
   std::vector<ir::SampleScope> scope_;
+  std::vector<bool> may_have_replicas_;
   std::vector<bool> alone_;
   std::vector<size_t> stage_;
   double max_weight_ = 1;

@@ -77,6 +77,8 @@ class Describer {
     add(node.buffer_bytes.count);
     add(node.has_backward);
     add(static_cast<int>(node.scope));
+    add(node.sums_over_replicas);
+    add(node.exchange_seconds);
     add(node.fewest_samples);
     add(node.weights.size());
     for (ir::WeightGroupId group : node.weights) {

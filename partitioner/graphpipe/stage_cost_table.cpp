@@ -73,7 +73,7 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
   for (const ir::DeviceId device : ids<ir::DeviceId>(cluster.devices.size()))
     if (rates.insert({cluster.devices[device].memory_bandwidth.count, cluster.devices[device].compute.count}).second)
       kinds_of_update_.push_back(device);
-  if (graph.has_batch_scope()) add_batch_column();
+  if (graph.has_batch_scope()) add_batch_columns(max_devices);
   price_counts();
   price_nodes();
   price_values();
@@ -82,10 +82,17 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
     sums->resize(columns_);
 }
 
-void StageEvaluator::add_batch_column() {
+void StageEvaluator::add_batch_columns(int max_devices) {
+  batch_counts_ = counts_;
   if (micro_batch_ < graph_.batch) {
-    batch_column_ = columns_++;
-    replicas_.push_back(1);
+    const bool may_have_replicas = std::ranges::any_of(graph_.nodes, [](const ir::PlanNode& node) {
+      return node.scope == ir::SampleScope::kBatch && node.may_have_replicas();
+    });
+    const std::vector<int> counts = useful_counts(graph_.batch.count, may_have_replicas ? max_devices : 1);
+    batch_column_ = columns_;
+    batch_counts_ = counts.size();
+    columns_ += counts.size();
+    replicas_.insert(replicas_.end(), counts.begin(), counts.end());
   }
   const ir::PlanAdjacency adjacency = adjacency_of(graph_);
   for (size_t i = graph_.nodes.size(); i-- > 0;) {
@@ -124,6 +131,11 @@ void StageEvaluator::price_nodes() {
     const ir::PlanNode& node = graph_.nodes[id];
     fill(node_seconds_, id.index(), [&](double n) { return node.total(n); });
     if (options_.recompute) fill(node_forward_, id.index(), [&](double n) { return node.forward.at(n); });
+    for (size_t i = 0; node.exchange_seconds > 0 && i < columns_; ++i) {
+      const double exchange = node.exchange_seconds * ir::exchange_rounds(static_cast<size_t>(replicas_[i]));
+      node_seconds_.numbers[id.index() * columns_ + i] += (node.has_backward ? 2 : 1) * exchange;
+      if (options_.recompute) node_forward_.numbers[id.index() * columns_ + i] += exchange;
+    }
     fill(node_stash_, id.index(), [&](double n) { return node.stash_to_input_gradient.at(n); });
     fill(node_workspace_, id.index(), [&](double n) { return node.workspace.at(n); });
     fill(node_kept_, id.index(), [&](double n) { return node.kept_gradients.at(n); });
@@ -163,6 +175,7 @@ void StageEvaluator::clear() {
   weight_bytes_ = trainable_bytes_ = 0;
   update_alone_ = update_of_replica_ = {};
   scope_ = ir::SampleScope::kEach;
+  may_have_replicas_ = true;
   fewest_samples_ = 1;
   has_backward_ = above_batch_ = false;
   for (PlanValueId value : touched_values_) values_[value] = {};
@@ -191,6 +204,7 @@ void StageEvaluator::add_node(PlanNodeId id) {
   has_backward_ = has_backward_ || node.has_backward;
   weight_bytes_ += static_cast<double>(node.buffer_bytes.count);
   scope_ = std::max(scope_, node.scope);
+  may_have_replicas_ = may_have_replicas_ && node.may_have_replicas();
   fewest_samples_ = std::max(fewest_samples_, node.fewest_samples);
   above_batch_ = above_batch_ || feeds_batch_[id];
   for (ir::WeightGroupId group : node.weights) {
@@ -263,10 +277,12 @@ void StageEvaluator::add_uses(PlanValueId id, const Uses& uses) {
 
 double StageEvaluator::min_time_per_sample() const {
   const bool may_be_whole = columns_ > counts_ || scope_ == ir::SampleScope::kBatch;
-  double shortest = may_be_whole ? per_sample(batch_column_, graph_.batch) : kInfinity;
+  double shortest = kInfinity;
+  for (size_t i = 0; may_be_whole && i < (may_have_replicas_ ? batch_counts_ : 1); ++i)
+    shortest = std::min(shortest, per_sample(batch_column_ + i, graph_.batch));
   if (scope_ == ir::SampleScope::kBatch) return shortest;
-  const size_t counts = scope_ == ir::SampleScope::kEach ? counts_ : 1;
-  for (size_t i = 0; i < counts; ++i) shortest = std::min(shortest, per_sample(i, micro_batch_));
+  for (size_t i = 0; i < (may_have_replicas_ ? counts_ : 1); ++i)
+    shortest = std::min(shortest, per_sample(i, micro_batch_));
   return shortest;
 }
 
@@ -281,8 +297,14 @@ double StageEvaluator::min_work_per_sample(PlanNodeId node) const {
 
 size_t StageEvaluator::counts() const {
   const int64_t batch = graph_.batch.count, size = micro_batch().count;
-  if (fewest_samples_ > (batch % size == 0 ? size : batch % size)) return 0;
-  return scope_ == ir::SampleScope::kEach ? counts_ : 1;
+  const int64_t smallest = batch % size == 0 ? size : batch % size;
+  if (fewest_samples_ > smallest) return 0;
+  if (!may_have_replicas_) return 1;
+  if (scope_ == ir::SampleScope::kEach) return counts_;
+  // Each of the replicas that work on samples together has one.
+  const auto first = replicas_.begin() + static_cast<std::ptrdiff_t>(column(0));
+  const size_t count = scope_ == ir::SampleScope::kBatch ? batch_counts_ : counts_;
+  return static_cast<size_t>(std::upper_bound(first, first + static_cast<std::ptrdiff_t>(count), smallest) - first);
 }
 
 double StageEvaluator::compute_per_sample(size_t index) const { return per_sample(column(index), micro_batch()); }

@@ -55,7 +55,8 @@ class StageEvaluator {
  public:
   /// Replica counts 1 to `max_devices`, never more than the micro-batch has samples; of those with equal largest shares
   /// only the smallest, and where more than 32 are left those in steps of a quarter. A stage with a node that works on
-  /// the whole batch has one replica and the batch as its micro-batch, whatever `micro_batch` is.
+  /// the whole batch has the batch as its micro-batch, whatever `micro_batch` is; one with a node that may not have
+  /// replicas has one.
   StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k, int max_devices,
                  const EvaluatorOptions& options = {});
 
@@ -116,21 +117,21 @@ class StageEvaluator {
   /// Adds a row: rows come in ascending order.
   template <typename Price>
   void fill(Table& to, size_t row, Price price) const;
-  void add_batch_column();
+  void add_batch_columns(int max_devices);
   void price_counts();
   void price_nodes();
   void price_values();
 
   /// The column of the tables for the stage so far and this replica count, and the samples of its micro-batch.
-  size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ : index; }
+  size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ + index : index; }
   Samples micro_batch() const { return scope_ == ir::SampleScope::kBatch ? graph_.batch : micro_batch_; }
   double per_sample(size_t column, Samples micro_batch) const {
     return seconds_[column] / static_cast<double>(micro_batch.count);
   }
 
-  std::vector<int> replicas_;  // of each column: the counts, ascending, then one replica for the whole batch
-  size_t counts_ = 0;          // how many counts
-  size_t columns_ = 0, batch_column_ = 0;
+  std::vector<int> replicas_;  // of each column: the counts, ascending, then those for the whole batch
+  size_t counts_ = 0, columns_ = 0;
+  size_t batch_column_ = 0, batch_counts_ = 0;  // the first column for the whole batch, and how many there are
   /// Nodes above one that works on the whole batch.
   IdMap<ir::PlanNodeId, bool> feeds_batch_;
   // By column: the samples of an item, and an all-reduce.
@@ -149,6 +150,7 @@ class StageEvaluator {
   double weight_bytes_ = 0, trainable_bytes_ = 0;
   cost::UpdateWork update_alone_, update_of_replica_;
   ir::SampleScope scope_ = ir::SampleScope::kEach;
+  bool may_have_replicas_ = true;
   int64_t fewest_samples_ = 1;
   bool has_backward_ = false, above_batch_ = false;
   IdMap<ir::PlanValueId, ValueState> values_;

@@ -62,6 +62,8 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
     const StageEntry& entry = *program.instances[i].entry;
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
+    if (trains() && exchanges_sums(plan, entry))
+      replicas_.try_emplace(i, plan, channels, program.instances[i], [this] { meanwhile(); });
   }
   if (plan.server >= 0) return;  // the server has the gradients of all workers
   std::vector<const Reduction*> last(program.instances.size(), nullptr);
@@ -189,8 +191,17 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
                                  .recompute = again,
                                  .keeps_outputs = outputs_ != nullptr,
                                  .gpu = device_.gpu(),
-                                 .listener = action.ends_gradients ? listener_of(action) : nullptr};
-  recorded_ ? recorded_->call(function, arguments, *state.entry) : function(arguments);
+                                 .listener = action.ends_gradients ? listener_of(action) : nullptr,
+                                 .replicas = replicas_of(action)};
+  // A recording of a GPU's work cannot wait for other ranks.
+  recorded_&& arguments.replicas == nullptr ? recorded_->call(function, arguments, *state.entry) : function(arguments);
+}
+
+ReplicaExchange* Executor::replicas_of(const ResolvedAction& action) {
+  const auto found = replicas_.find(action.instance);
+  if (found == replicas_.end()) return nullptr;
+  found->second.begin(action.row, step_of(action));
+  return &found->second;
 }
 
 void Executor::record_calls() {

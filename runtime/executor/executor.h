@@ -9,6 +9,7 @@
 
 #include "runtime/collectives/gather.h"
 #include "runtime/collectives/reduce.h"
+#include "runtime/collectives/replica_gather.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
 #include "runtime/executor/check_update_order.h"
@@ -126,6 +127,7 @@ class Executor {
   void note_end(const ResolvedAction& action);
   void note_ready();
   void note_done();
+  ReplicaExchange* replicas_of(const ResolvedAction& action);
   GradientListener* listener_of(const ResolvedAction& action);
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
@@ -146,6 +148,7 @@ class Executor {
   // By instance, slot: tensors in the host's memory.
   std::map<std::pair<size_t, int32_t>, std::vector<size_t>> offloaded_;
   std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
+  std::map<size_t, ReplicaGather> replicas_;                    // by instance, of stages that exchange sums
   wire::Overlap overlap_ = wire::Overlap::kAuto;
   EarlySums early_sums_{*this};
   int64_t first_step_ = 0;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/collectives/reduce.h"
+#include "runtime/collectives/replica_gather.h"
 #include "runtime/server/served_updates.h"
 #include "runtime/tensors.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 // Losses, norms and names are small; parameters are gathered in pieces.
 constexpr int64_t kGatherBytes = 1 << 20;
+// Two numbers for each of 2048 channels; more pass in pieces.
+constexpr int64_t kSumsBytes = 1 << 15;
 
 class ChannelSet {
  public:
@@ -57,6 +60,17 @@ void add_ring(const PlanTable& plan, const Instance& instance, ChannelSet& chann
                largest);
 }
 
+void add_sums(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
+  const int32_t stage = instance.entry->stage, own = device_of(plan, stage, instance.replica);
+  if (!exchanges_sums(plan, *instance.entry)) return;
+  for (int32_t other = 0; other < plan.stages[static_cast<size_t>(stage)].replicas; ++other) {
+    if (other == instance.replica) continue;
+    const int32_t theirs = device_of(plan, stage, other);
+    channels.add(sums_channel(stage, instance.replica, other), own, theirs, kSumsBytes);
+    channels.add(sums_channel(stage, other, instance.replica), theirs, own, kSumsBytes);
+  }
+}
+
 void add_server(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
   int64_t largest = 0;
   for (const size_t index : trainable_parameters(*instance.entry))
@@ -94,6 +108,7 @@ std::vector<ChannelSpec> plan_channels(const DeviceProgram& program, const Resol
     if (program.plan->server >= 0) add_server(*program.plan, instance, channels);
     else add_ring(*program.plan, instance, channels);
     add_shares(*program.plan, instance, channels);
+    add_sums(*program.plan, instance, channels);
   }
   for (int32_t device = 1; device < program.plan->device_count; ++device) {
     channels.add({ChannelKind::kGather, 0, device, 0}, device, 0, kGatherBytes);

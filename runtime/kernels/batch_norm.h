@@ -1,11 +1,14 @@
 #pragma once
 // BatchNorm with the statistics of the batch, and its gradients: x [N, C, ..]. LibTorch's kernels accumulate one double
-// at a time.
+// at a time. With `replicas` x is a part of the batch's samples, and the statistics are those of all parts; null: x is
+// all of them.
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 #include <tuple>
+
+#include "runtime/replica_exchange.h"
 
 namespace graphpipe::runtime {
 
@@ -14,12 +17,14 @@ namespace graphpipe::runtime {
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& x, const at::Tensor& scale,
                                                           const at::Tensor& bias, const at::Tensor& running_mean,
                                                           const at::Tensor& running_variance, double take,
-                                                          double epsilon);
+                                                          double epsilon, ReplicaExchange* replicas = nullptr);
 
-/// Its at::native_batch_norm_backward: the gradients of x, scale and bias that `wants` selects.
+/// Its at::native_batch_norm_backward: the gradients of x, scale and bias that `wants` selects; of the latter two the
+/// share of these samples.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(const at::Tensor& gradient, const at::Tensor& x,
                                                                    const at::Tensor& scale, const at::Tensor& mean,
                                                                    const at::Tensor& inverse_deviation, double epsilon,
-                                                                   std::array<bool, 3> wants);
+                                                                   std::array<bool, 3> wants,
+                                                                   ReplicaExchange* replicas = nullptr);
 
 }  // namespace graphpipe::runtime

@@ -12,6 +12,7 @@
 #include "runtime/executor/shorter_program.h"
 #include "runtime/executor/update_weights.h"
 #include "runtime/optimizers/gradient_norm.h"
+#include "runtime/reference/run_together.h"
 #include "runtime/tensors.h"
 #include "support/check.h"
 
@@ -46,6 +47,14 @@ void add_bucket(const Bucket& bucket, const std::vector<const std::vector<at::Te
     }
     part_first += part.count;
   }
+}
+
+bool makes_input_gradients(ActionOp op) { return op == ActionOp::kBackward || op == ActionOp::kInputGradient; }
+
+/// Whether the action puts what has arrived over this boundary into its item.
+bool reads(const ActionRow& row, const BoundaryRow& boundary) {
+  if (row.op == ActionOp::kForward) return boundary.is_input;
+  return makes_input_gradients(row.op) && !boundary.is_input && boundary.gradient_slot >= 0;
 }
 
 }  // namespace
@@ -103,6 +112,7 @@ void Interpreter::begin_steps(int64_t first, int64_t last) {
   if (loss_scale_ != nullptr) outcome().loss_scale = loss_factor_ = loss_scale_->scale();
   items_.clear();
   messages_.clear();
+  meetings_.clear();
   sums_.clear();
   reduced_.clear();
   std::vector<StageState*> places;
@@ -201,26 +211,47 @@ bool Interpreter::try_run(const ActionRow& row) {
 
 bool Interpreter::try_compute(const ActionRow& row) {
   const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
-  const bool forward_action = row.op == ActionOp::kForward;
-  const bool backward_action = row.op == ActionOp::kBackward || row.op == ActionOp::kInputGradient;
-  const auto needs = [&](const BoundaryRow& boundary) {
-    if (forward_action) return boundary.is_input;
-    return backward_action && !boundary.is_input && boundary.gradient_slot >= 0;
-  };
-  for (const BoundaryRow& boundary : entry.boundaries)
-    if (needs(boundary) && !has_messages(row, boundary, backward_action)) return false;
-  if (forward_action)
+  if (!evaluates_ && row.op != ActionOp::kWeightGradient && exchanges_sums(plan_, entry)) return try_together(row);
+  if (!has_arrived(row)) return false;
+  compute(row, nullptr);
+  return true;
+}
+
+bool Interpreter::has_arrived(const ActionRow& row) const {
+  return std::ranges::all_of(states_.at({row.stage, row.replica}).entry->boundaries, [&](const BoundaryRow& boundary) {
+    return !reads(row, boundary) || has_messages(row, boundary, makes_input_gradients(row.op));
+  });
+}
+
+// The last of the replicas that comes here runs the parts of all.
+bool Interpreter::try_together(const ActionRow& row) {
+  const int64_t first = micro_batch_of(plan_, row.stage, row.range).first;
+  std::map<int32_t, ActionRow>& there = meetings_[{row.stage, row.op, first}];
+  const auto replicas = static_cast<size_t>(plan_.stages[static_cast<size_t>(row.stage)].replicas);
+  if (there.size() == replicas) return true;
+  if (!has_arrived(row)) return false;
+  there[row.replica] = row;
+  if (there.size() < replicas) return false;
+  std::vector<std::function<void(ReplicaExchange&)>> parts;
+  for (const auto& [replica, part] : there)
+    parts.emplace_back([this, &part](ReplicaExchange& others) { compute(part, &others); });
+  run_together(parts);
+  return true;
+}
+
+void Interpreter::compute(const ActionRow& row, ReplicaExchange* replicas) {
+  const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
+  if (row.op == ActionOp::kForward)
     items_[{row.stage, row.replica, row.range.first}] = {row.range,
                                                          std::vector<at::Tensor>(static_cast<size_t>(entry.slot_size))};
   Item& item = item_of(row);
   for (const BoundaryRow& boundary : entry.boundaries)
-    if (needs(boundary)) take_messages(row, boundary, backward_action, item);
-  if (forward_action) forward(row, item);
-  if (row.op == ActionOp::kRecompute) call(entry.forward, row, item, true);
-  if (backward_action) call(entry.input_gradient, row, item, false);
-  if (wire::makes_weight_gradients(row.op)) call(entry.weight_gradient, row, item, false);
+    if (reads(row, boundary)) take_messages(row, boundary, makes_input_gradients(row.op), item);
+  if (row.op == ActionOp::kForward) forward(row, item, replicas);
+  if (row.op == ActionOp::kRecompute) call(entry.forward, row, item, true, replicas);
+  if (makes_input_gradients(row.op)) call(entry.input_gradient, row, item, false, replicas);
+  if (wire::makes_weight_gradients(row.op)) call(entry.weight_gradient, row, item, false, nullptr);
   --work_left_[update_of(row)];
-  return true;
 }
 
 Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
@@ -234,7 +265,7 @@ Interpreter::Item& Interpreter::item_of(const ActionRow& row) {
        "check the schedule, then generate the folder again");
 }
 
-void Interpreter::forward(const ActionRow& row, Item& item) {
+void Interpreter::forward(const ActionRow& row, Item& item, ReplicaExchange* replicas) {
   const StageEntry& entry = *states_.at({row.stage, row.replica}).entry;
   for (const DataRow& input : entry.data)
     item.tensors[static_cast<size_t>(input.slot)] =
@@ -242,7 +273,7 @@ void Interpreter::forward(const ActionRow& row, Item& item) {
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
         device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range) / loss_factor_));
-  call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false);
+  call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false, replicas);
   if (KeptOutputs* const outputs = outputs_now())
     outputs->keep(entry, item.tensors, row.range, first_step_ * plan_.batch + row.range.first, device_);
   if (entry.loss_slot >= 0) {
@@ -273,7 +304,8 @@ void Interpreter::check_finite(double loss, const ActionRow& row, const Item& it
   else if (loss_scale_ == nullptr || !may_be_of_scale(loss)) fail_of_loss(std::move(*problem));
 }
 
-void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again) {
+void Interpreter::call(StageFunction function, const ActionRow& row, Item& item, bool again,
+                       ReplicaExchange* replicas) {
   if (function == nullptr) return;
   StageState& state = states_.at({row.stage, row.replica});
   StageArguments arguments;
@@ -287,6 +319,7 @@ void Interpreter::call(StageFunction function, const ActionRow& row, Item& item,
   arguments.recompute = again;
   arguments.keeps_outputs = outputs_now() != nullptr;
   arguments.gpu = device_.gpu();
+  arguments.replicas = replicas;
   function(arguments);
 }
 

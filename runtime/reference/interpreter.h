@@ -15,6 +15,7 @@
 #include "runtime/io/data.h"
 #include "runtime/io/outputs.h"
 #include "runtime/loss.h"
+#include "runtime/replica_exchange.h"
 #include "runtime/step_samples.h"
 #include "runtime/training/kept_statistics.h"
 #include "runtime/training/overflow.h"
@@ -65,10 +66,13 @@ class Interpreter {
 
   bool try_run(const wire::ActionRow& row);
   bool try_compute(const wire::ActionRow& row);
+  bool has_arrived(const wire::ActionRow& row) const;
+  bool try_together(const wire::ActionRow& row);
+  void compute(const wire::ActionRow& row, ReplicaExchange* replicas);
   bool try_step(const wire::ActionRow& row);
-  void forward(const wire::ActionRow& row, Item& item);
+  void forward(const wire::ActionRow& row, Item& item, ReplicaExchange* replicas);
   void check_finite(double loss, const wire::ActionRow& row, const Item& item);
-  void call(StageFunction function, const wire::ActionRow& row, Item& item, bool again);
+  void call(StageFunction function, const wire::ActionRow& row, Item& item, bool again, ReplicaExchange* replicas);
   void send(const wire::ActionRow& row);
   bool has_messages(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward) const;
   void take_messages(const wire::ActionRow& row, const BoundaryRow& boundary, bool backward, Item& item);
@@ -117,8 +121,12 @@ class Interpreter {
   std::map<ItemKey, Item> items_;
   std::map<MessageKey, std::vector<StoredMessage>> messages_;
   std::map<int32_t, std::map<int64_t, int64_t>> updates_;  // by stage, last sample: first sample
-  std::map<UpdateKey, int64_t> work_left_;                 // compute actions not yet run in this step
-  std::map<UpdateKey, std::vector<at::Tensor>> sums_;      // gradients summed over the stage's replicas
+  /// Passes of replicas that exchange sums, which all programs must reach: by stage, pass and first sample of the
+  /// micro-batch the replicas' actions.
+  using MeetingKey = std::tuple<int32_t, wire::ActionOp, int64_t>;
+  std::map<MeetingKey, std::map<int32_t, wire::ActionRow>> meetings_;
+  std::map<UpdateKey, int64_t> work_left_;             // compute actions not yet run in this step
+  std::map<UpdateKey, std::vector<at::Tensor>> sums_;  // gradients summed over the stage's replicas
   std::set<UpdateKey> reduced_;
   int64_t first_step_ = 0;
   std::optional<LossScales> loss_scales_;

@@ -33,6 +33,7 @@ enum class ChannelKind : uint8_t {
   kShare,     // index: weight group; from, to: rows of the placement; the sums of two of its stages
   kGather,    // index 0; a device's losses, norms and tensors to device 0
   kTotal,     // index 0; from device 0 to a device
+  kSums,  // index: stage; from, to: replicas; what they exchange in the middle of a pass (runtime/replica_exchange.h)
 };
 /// Whether the channel carries tensors of stages: they are large, and live on the stages' device.
 constexpr bool carries_tensors(ChannelKind kind) { return kind <= ChannelKind::kShare; }

@@ -1,10 +1,13 @@
 // Deadlock freedom: the programs are walked without time, first with sends that buffer, then with sends and receives
 // that block until the other end is reached. A walk that stops before the ends of all lists is a deadlock. One that
 // does not stop puts all actions into one global order in which every message is a single step: a barrier between any
-// two of these steps causes no deadlock (docs/schedules.md, section 8.7).
+// two of these steps causes no deadlock (docs/schedules.md, section 8.7). Replicas that exchange sums run their parts
+// of a micro-batch at once.
 
 #include <array>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "scheduler/validate/check_tables.h"
 
@@ -85,12 +88,28 @@ class Walk {
     if (action.overlaps_next && !has_arrived(item_at({place.program, place.position + 1}), true)) return false;
     const bool backward = action.op == ActionOp::kBackward || action.op == ActionOp::kInputGradient;
     if (backward && !has_arrived(item_at(place), true)) return false;
+    if (exchanges_sums(action) && !meets_replicas(p, action)) return false;
     if (action.op == ActionOp::kNorm && --open_norms_ == 0) wake(wait_for_norm_);
     if (action.op == ActionOp::kReduceGradient && --open_reductions_[update_of(action)] == 0)
       wake(wait_for_reduction_[update_of(action)]);
     if (action.op == ActionOp::kStep && !may_step(p, update_of(action))) return false;
     ++next_[p];
     return true;
+  }
+
+  bool exchanges_sums(const Action& action) const {
+    return ir::is_compute(action.op) && action.op != ActionOp::kWeightGradient &&
+           tables_.graph.stages[StageId(static_cast<size_t>(action.stage))].exchanges_sums;
+  }
+
+  /// Whether all replicas have come to this pass of the action's micro-batch.
+  bool meets_replicas(size_t p, const Action& action) {
+    const ir::StageChoice& choice = tables_.graph.stages[StageId(static_cast<size_t>(action.stage))].choice;
+    std::set<size_t>& there = meetings_[{action.stage, action.op, action.range.first / choice.micro_batch.count}];
+    const bool is_new = there.insert(p).second;
+    const bool all = there.size() == choice.devices.size();
+    if (is_new && all) may_advance_.insert(may_advance_.end(), there.begin(), there.end());
+    return all;
   }
 
   bool may_step(size_t p, const std::pair<int, int64_t>& update) {
@@ -130,6 +149,8 @@ class Walk {
   /// Per item its messages that have not arrived, forward and backward.
   std::vector<std::array<int, 2>> awaited_;
   IdMap<StageId, int> groups_;
+  /// By stage, pass and micro-batch the programs that have come to it.
+  std::map<std::tuple<int32_t, ActionOp, int64_t>, std::set<size_t>> meetings_;
   std::map<std::pair<int, int64_t>, int> open_reductions_;
   std::map<std::pair<int, int64_t>, std::vector<size_t>> wait_for_reduction_;
   int open_norms_ = 0;

@@ -71,7 +71,12 @@ TEST_CASE("as the models say: a loss that compares samples and BatchNorm see the
     flags.insert(flags.end(), {"--devices", "4"});
     check_batch(clip, folder, flags);
   }
-  check_batch(read_batch_reference("resnet"), work_folder("resnet_batch"), {"--devices", "2", "--stages", "2"});
+  const Reference resnet = read_batch_reference("resnet");
+  const std::string resnet_folder = work_folder("resnet_batch");
+  check_batch(resnet, resnet_folder, {"--devices", "2", "--stages", "2"});
+  // Replicas exchange sums over it, parts of three and two samples too, and again where forwards are repeated.
+  check_batch(resnet, resnet_folder, {"--devices", "2", "--planner", "data-parallel"});
+  check_batch(resnet, resnet_folder, {"--devices", "3", "--planner", "data-parallel", "--recompute", "always"});
 }
 
 TEST_CASE("CLIP's own loss, as transformers exports it, trains what PyTorch trains") {

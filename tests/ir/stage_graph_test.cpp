@@ -160,11 +160,21 @@ TEST_CASE("nodes that must share a stage do") {
   CHECK_FALSE(refused(graph, assign({0, 0, 1}, 2)));
 }
 
-TEST_CASE("what mixes samples has one replica, and its edges join equal micro-batches") {
+TEST_CASE("what mixes samples has one replica unless it needs only sums, and its edges join equal micro-batches") {
   PlanGraph graph = chain_graph(2);
   graph.nodes[PlanNodeId(1u)].scope = SampleScope::kMicroBatch;
   Assignment replicated = assign({0, 0}, 1);
   replicated.choice[StageId(0u)].devices = {DeviceId(0u), DeviceId(1u)};
+  CHECK(refused(graph, replicated));
+  graph.nodes[PlanNodeId(1u)].sums_over_replicas = true;
+  graph.nodes[PlanNodeId(1u)].exchange_seconds = 0.5;
+  const auto split = build_stage_graph(graph, replicated);
+  REQUIRE(split.ok());
+  const Stage& stage = split->stages[StageId(0u)];
+  CHECK(stage.exchanges_sums);
+  CHECK(stage.forward.at(1.0) ==
+        graph.nodes[PlanNodeId(0u)].forward.at(1.0) + graph.nodes[PlanNodeId(1u)].forward.at(1.0) + 0.5);
+  replicated.choice[StageId(0u)].mode = ReplicaMode::kRoundRobin;
   CHECK(refused(graph, replicated));
   graph.values[PlanValueId(0u)].batch = BatchKind::kMixed;
   CHECK_FALSE(refused(graph, assign({0, 1}, 2)));

@@ -9,7 +9,11 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernels/batch_norm.h"
@@ -19,6 +23,7 @@
 #include "runtime/kernels/region.h"
 #include "runtime/kernels/windows.h"
 #include "runtime/kernels/winograd.h"
+#include "runtime/reference/run_together.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -237,6 +242,58 @@ TEST_CASE(
     CHECK_FALSE(std::get<0>(batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {false, true, false}))
                     .defined());
   }
+}
+
+TEST_CASE("BatchNorm of replicas is that of all their samples, and each has the same statistics") {
+  const c10::InferenceMode no_autograd;
+  // Loops on floats; LibTorch's operators on doubles.
+  for (const auto& [type, tolerance] : {std::pair{at::kFloat, 2e-5}, {at::kDouble, 1e-12}})
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5}, {7, 4, 7}, {3, 3, 9, 11}, {3, 2, 1, 1}}) {
+      const at::Tensor x = random_planes(sizes, 7).add_(30).to(type), gradient = random_planes(sizes, 8).to(type);
+      const at::Tensor scale = random_planes({sizes[1]}, 9).to(type), bias = random_planes({sizes[1]}, 10).to(type);
+      const auto running = [&] { return at::zeros({sizes[1]}, type); };
+      const at::Tensor mean = running(), variance = running();
+      const auto [y, batch_mean, inverse] = batch_norm(x, scale, bias, mean, variance, 0.3, 1e-5);
+      const auto [of_x, of_scale, of_bias] =
+          batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {true, true, true});
+      struct Replica {
+        at::Tensor y, mean, variance, batch_mean, inverse, of_x, of_scale, of_bias;
+      };
+      std::vector<Replica> replicas(3);
+      std::vector<std::function<void(ReplicaExchange&)>> parts;
+      for (size_t r = 0; r < replicas.size(); ++r)
+        parts.emplace_back([&, r, type = type](ReplicaExchange& others) {
+          const auto first = static_cast<int64_t>(r) * sizes[0] / 3, last = static_cast<int64_t>(r + 1) * sizes[0] / 3;
+          const auto own = [&](const at::Tensor& all) { return all.slice(0, first, last).contiguous(); };
+          Replica& replica = replicas[r];
+          replica.mean = running();
+          replica.variance = running();
+          std::tie(replica.y, replica.batch_mean, replica.inverse) =
+              batch_norm(own(x), scale, bias, replica.mean, replica.variance, 0.3, 1e-5, &others);
+          std::tie(replica.of_x, replica.of_scale, replica.of_bias) = batch_norm_backward(
+              own(gradient), own(x), scale, replica.batch_mean, replica.inverse, 1e-5, {true, true, true}, &others);
+        });
+      run_together(parts);
+      CHECK(relative_difference(at::cat({replicas[0].y, replicas[1].y, replicas[2].y}), y) < tolerance);
+      CHECK(relative_difference(at::cat({replicas[0].of_x, replicas[1].of_x, replicas[2].of_x}), of_x) < tolerance);
+      CHECK(relative_difference(replicas[0].of_scale + replicas[1].of_scale + replicas[2].of_scale, of_scale) <
+            tolerance);
+      CHECK(relative_difference(replicas[0].of_bias + replicas[1].of_bias + replicas[2].of_bias, of_bias) < tolerance);
+      CHECK(relative_difference(replicas[0].mean, mean) < tolerance);
+      CHECK(relative_difference(replicas[0].variance, variance) < tolerance);
+      for (const Replica& other : replicas) {
+        CHECK(other.mean.equal(replicas[0].mean));
+        CHECK(other.variance.equal(replicas[0].variance));
+        CHECK(other.inverse.equal(replicas[0].inverse));
+      }
+    }
+}
+
+TEST_CASE("a replica that fails ends the others, which wait for its sums") {
+  const std::vector<std::function<void(ReplicaExchange&)>> parts = {
+      [](ReplicaExchange& others) { others.gather(std::vector<double>{1}); },
+      [](ReplicaExchange&) { throw std::runtime_error("no memory"); }};
+  CHECK_THROWS_WITH(run_together(parts), "no memory");
 }
 
 TEST_CASE("the mean of a large plane is exact where all its elements are the same") {

@@ -1,9 +1,11 @@
-// Nodes that work on the whole batch: every planner gives their stages one replica and the batch as their micro-batch,
-// and nothing is lost by it that exhaustive search finds.
+// Nodes that work on the whole batch: every planner gives their stages the batch as their micro-batch and, unless
+// replicas can exchange sums over it, one replica; and nothing is lost by it that exhaustive search finds.
 
 #include "partitioner/batch_stages.h"
 
 #include <doctest/doctest.h>
+
+#include <utility>
 
 #include "ir/stage_graph.h"
 #include "partitioner/check_plan.h"
@@ -28,10 +30,24 @@ ir::Cluster slow_links(int devices) {
 bool keeps_the_rule(const ir::PlanGraph& graph, const ir::Assignment& plan) {
   for (const PlanNodeId node : graph.node_ids()) {
     const ir::StageChoice& choice = plan.choice[plan.stage_of[node]];
-    const bool keeps = choice.devices.size() == 1 && choice.micro_batch == graph.batch && choice.k == 1;
+    const bool has_right_replicas =
+        choice.devices.size() == 1 || (graph.nodes[node].sums_over_replicas && choice.mode == ir::ReplicaMode::kSplit &&
+                                       std::ssize(choice.devices) <= graph.batch.count);
+    const bool keeps = has_right_replicas && choice.micro_batch == graph.batch && choice.k == 1;
     if (graph.nodes[node].scope == SampleScope::kBatch && !keeps) return false;
   }
   return true;
+}
+
+/// Every other node that works on the whole batch only needs sums over it.
+ir::PlanGraph with_sums(ir::PlanGraph graph) {
+  bool sums = true;
+  for (ir::PlanNode& node : graph.nodes) {
+    if (node.scope != SampleScope::kBatch) continue;
+    node.sums_over_replicas = std::exchange(sums, !sums);
+    if (node.sums_over_replicas) node.exchange_seconds = 0.0625;
+  }
+  return graph;
 }
 
 }  // namespace
@@ -39,7 +55,8 @@ bool keeps_the_rule(const ir::PlanGraph& graph, const ir::Assignment& plan) {
 TEST_CASE("every planner gives the whole batch to the nodes that work on it") {
   for (uint64_t seed = 0; seed < 16; ++seed) {
     CAPTURE(seed);
-    const ir::PlanGraph graph = tests::with_batch_nodes(tests::random_dag(seed, 7, 3, Samples(8)), seed);
+    const ir::PlanGraph alone = tests::with_batch_nodes(tests::random_dag(seed, 7, 3, Samples(8)), seed);
+    const ir::PlanGraph graph = seed % 2 == 0 ? alone : with_sums(alone);
     const ir::Cluster cluster = slow_links(3);
     for (const PlannerEntry& planner : planners()) {
       if (planner.name == "manual") continue;
@@ -64,7 +81,8 @@ TEST_CASE("every planner gives the whole batch to the nodes that work on it") {
 TEST_CASE("no planner beats exhaustive search where nodes work on the whole batch, and the bound holds") {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     CAPTURE(seed);
-    const ir::PlanGraph graph = tests::with_batch_nodes(tests::random_dag(seed, 6, 3, Samples(4)), seed);
+    const ir::PlanGraph alone = tests::with_batch_nodes(tests::random_dag(seed, 6, 3, Samples(4)), seed);
+    const ir::PlanGraph graph = seed % 2 == 0 ? alone : with_sums(alone);
     const ir::Cluster cluster = slow_links(3);
     const PlanRequest request{.graph = &graph, .cluster = &cluster};
     const auto all = plan("exhaustive", request);
@@ -99,6 +117,33 @@ TEST_CASE("towers in small micro-batches, the node that compares their samples i
   CHECK(plan.choice[StageId(1u)].micro_batch == Samples(16));
   for (const PlanNodeId node : graph.node_ids())
     CHECK((plan.stage_of[node] == StageId(1u)) == (node == PlanNodeId(6u)));
+}
+
+TEST_CASE("a chain of nodes that need sums over the batch is spread over all devices, for the time of its exchanges") {
+  ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 1}, Samples(16));
+  for (ir::PlanNode& node : graph.nodes) node.scope = SampleScope::kBatch;
+  const ir::Cluster cluster = slow_links(4);
+  const PlanRequest request{.graph = &graph, .cluster = &cluster, .limit_memory = false};
+  const auto alone = plan("auto", request);
+  REQUIRE(alone.ok());
+  for (ir::PlanNode& node : graph.nodes) node.sums_over_replicas = true;
+  for (const char* name : {"data-parallel", "graphpipe", "auto"}) {
+    CAPTURE(name);
+    for (ir::PlanNode& node : graph.nodes) node.exchange_seconds = 0;
+    const auto free = plan(name, request);
+    REQUIRE(free.ok());
+    const ir::Assignment& spread = free->candidates.front().assignment;
+    REQUIRE(spread.choice.size() == 1);
+    CHECK(spread.choice[StageId(0u)].devices.size() == 4);
+    CHECK(free->candidates.front().step_seconds < 0.3 * alone->candidates.front().step_seconds);
+    // Two passes of four nodes, and two rounds until each of four replicas knows the sums of all.
+    for (ir::PlanNode& node : graph.nodes) node.exchange_seconds = 0.25;
+    const auto costly = plan("data-parallel", request);
+    REQUIRE(costly.ok());
+    if (name == std::string_view("data-parallel"))
+      CHECK(costly->candidates.front().step_seconds - free->candidates.front().step_seconds ==
+            doctest::Approx(2 * 4 * 2 * 0.25));
+  }
 }
 
 TEST_CASE("data parallelism keeps a colocated loss together where one branch into it works on the whole batch") {
@@ -160,6 +205,22 @@ TEST_CASE("plans that break the scope of a node are refused, by name and with wh
   ir::Assignment replicated = sound;
   replicated.choice[StageId(1u)].devices.push_back(ir::DeviceId(2u));
   CHECK_FALSE(problems(replicated).empty());
+  // Where replicas exchange sums they may be several, if they split the batch and each has a sample of it.
+  graph.nodes[PlanNodeId(1u)].sums_over_replicas = true;
+  CHECK(problems(replicated).empty());
+  ir::Assignment in_turn = replicated;
+  in_turn.choice[StageId(1u)].mode = ir::ReplicaMode::kRoundRobin;
+  CHECK_FALSE(problems(in_turn).empty());
+  graph.nodes[PlanNodeId(1u)].scope = SampleScope::kMicroBatch;
+  graph.nodes[PlanNodeId(1u)].fewest_samples = 1;
+  for (const int64_t size : {1, 2, 4, 7}) {
+    CAPTURE(size);
+    ir::Assignment small = replicated;
+    small.choice[StageId(1u)].micro_batch = Samples(size);
+    CHECK(problems(small).empty() == (size == 2 || size == 4));
+  }
+  graph.nodes[PlanNodeId(1u)].sums_over_replicas = false;
+  graph.nodes[PlanNodeId(1u)].fewest_samples = 2;
   // Of one micro-batch: any size with two samples in each, the last included.
   graph.nodes[PlanNodeId(1u)].scope = SampleScope::kMicroBatch;
   for (const int64_t size : {1, 2, 3, 4, 5, 7, 8}) {

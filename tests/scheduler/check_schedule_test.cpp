@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "cost/lower_bound.h"
 #include "scheduler/build_schedule.h"
 #include "scheduler/memory/memory.h"
@@ -139,6 +141,27 @@ TEST_CASE("a mutated schedule passes the check exactly where it runs under both 
   MESSAGE(accepted << " mutants accepted, " << refused << " refused");
   CHECK(accepted > 300);
   CHECK(refused > 1000);
+}
+
+TEST_CASE("replicas that exchange sums come to their stages in one order, or wait for ever") {
+  std::vector<scheduler::StandaloneStage> stages(2);
+  for (scheduler::StandaloneStage& stage : stages)
+    stage.choice = {.devices = {ir::DeviceId(0u), ir::DeviceId(1u)}, .micro_batch = Samples(2)};
+  StandaloneCase standalone{standalone_graph(stages, Samples(4)), standalone_cluster(2)};
+  const Schedule one_order = *lowered(standalone, true);
+  Schedule two_orders = one_order;
+  // The second device runs the other stage first.
+  std::vector<Action>& actions = two_orders.programs[1].actions;
+  std::rotate(actions.begin(), actions.begin() + std::ssize(actions) / 2, actions.end());
+  const auto problem = [&](const Schedule& schedule) {
+    return first_message(check_schedule(standalone.graph, standalone.cluster, schedule));
+  };
+  INFO(ir::print_schedule(two_orders));
+  CHECK(problem(one_order).empty());
+  CHECK(problem(two_orders).empty());
+  for (ir::Stage& stage : standalone.graph.stages) stage.exchanges_sums = true;
+  CHECK(problem(one_order).empty());
+  CHECK(problem(two_orders).find("waits forever") != std::string::npos);
 }
 
 TEST_CASE("the message names the first offending action") {
