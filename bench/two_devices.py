@@ -5,7 +5,7 @@ the plan of `auto` beside eager with two threads.
     .deps/oracle/bin/python bench/two_devices.py [--graphpipe build/release/bin/graphpipe] [--rounds 3] [--seconds 3]
                                                [--schedules NAME,...] [--save FILE] [MODEL...]
 
-Models are those of bench/wide_models.py that are a row of layers, and the branches, which PyTorch has no pipeline for (`auto`
+Models are those of bench/wide_models.py that are a row of layers, and the branches and ResNet-18, which PyTorch has no pipeline for (`auto`
 and eager alone): PyTorch's stages are its halves, one process and core each,
 over gloo, with SGD, by GPipe and by 1F1B, or its quarters, two for each process, by interleaved 1F1B with and without zero
 bubbles (--schedules names fewer; those in a V do not run over gloo); the fastest counts. Ours takes the policy that its
@@ -30,7 +30,7 @@ from torch.distributed import pipelining
 import results
 import wide_models
 
-MODELS = ["chain", "branches", "gpt2", "bert", "vit", "llama"]
+MODELS = ["chain", "branches", "resnet18", "gpt2", "bert", "vit", "llama"]
 MICRO_BATCHES = 4
 # Class, number of stages, and which of them each process has.
 SCHEDULES = {"gpipe": (pipelining.ScheduleGPipe, 2, ((0,), (1,))),

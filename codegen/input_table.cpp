@@ -62,11 +62,12 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
                         .entries = {}};
   for (const ir::StageId stage : stages.stage_ids()) {
     const ir::Stage& of_plan = stages.stages[stage];
-    // Each of the replicas that exchange sums takes part in every exchange.
-    const int64_t fewest =
-        std::max(of_plan.fewest_samples, of_plan.exchanges_sums ? std::ssize(of_plan.choice.devices) : int64_t{1});
-    if (fewest > 1)
-      table.together.push_back({fewest, of_plan.choice.micro_batch.count, compares_in_evaluation(graph, cuts[stage])});
+    const int64_t size = of_plan.choice.micro_batch.count;
+    if (of_plan.fewest_samples > 1)
+      table.together.push_back({of_plan.fewest_samples, size, compares_in_evaluation(graph, cuts[stage])});
+    // All replicas that exchange sums take part: a micro-batch that ends early must reach the samples of the last one.
+    if (const int64_t replicas = std::ssize(of_plan.choice.devices); of_plan.exchanges_sums)
+      table.together.push_back({(replicas - 1) * size / replicas + 1, size, false});
   }
   for (const size_t input : read) table.entries.push_back(entry_of(graph, graph.inputs()[input]));
   return {std::string(wire::kDataTableFile), wire::print_data_table(table)};

@@ -246,7 +246,10 @@ PlanBound plan_bound(const ir::PlanGraph& graph, const ir::Cluster& cluster) {
     bound.largest_node = std::max(bound.largest_node, count.empty() ? alike : spread(graph, node, count));
     double path = 0;
     for (ir::PlanNodeId reader : adjacency.successors[id]) path = std::max(path, below[reader]);
-    const double item = node.scope == ir::SampleScope::kBatch ? static_cast<double>(graph.batch.count) : 1.0;
+    // The batch is divided by as many replicas as there are devices at best.
+    const double item = node.scope != ir::SampleScope::kBatch ? 1.0
+                        : node.may_have_replicas() ? std::ceil(static_cast<double>(graph.batch.count) / devices)
+                                                   : static_cast<double>(graph.batch.count);
     double pass = node.forward.at(item) + node.input_gradient.at(item);
     for (const ir::PassSeconds& seconds : node.by_kind)
       pass = std::min(pass, seconds.forward.at(item) + seconds.input_gradient.at(item));

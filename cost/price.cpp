@@ -307,7 +307,7 @@ class Pricer {
       node.scope = scopes.scope[node.source];
       node.sums_over_replicas = scopes.sums_over_replicas[node.source];
       if (node.sums_over_replicas && !cluster_.levels.empty())
-        node.exchange_seconds = cluster_.levels.front().latency.count;
+        node.exchange_seconds = cluster_.levels.back().latency.count;
       node.fewest_samples = scopes.fewest[node.source];
       if (node.fewest_samples <= request_.batch.count) continue;
       problems.push_back({.code = Code::kUntrainable,

@@ -39,8 +39,8 @@ struct WeightGroup {
 /// writes each row twice: they are gathered, changed and put back.
 Bytes updated_bytes(const WeightGroup& weights, size_t copies, Samples batch);
 
-/// How many times as long an exchange between so many replicas (PlanNode::exchange_seconds) takes as one between two:
-/// as if their number doubled with every round.
+/// How many times as long an exchange between so many replicas (PlanNode::exchange_seconds) takes as one between two.
+/// An estimate: as if those that have the sums doubled with every round.
 double exchange_rounds(size_t replicas);
 
 /// Which samples a node works on together (docs/semantics.md, section 1).
@@ -142,7 +142,8 @@ struct PlanNode : PassSeconds {
   /// Where `scope` is not kEach: whether replicas may divide the samples and exchange their sums over them, as those of
   /// a BatchNorm may. Otherwise its stage has one replica.
   bool sums_over_replicas = false;
-  /// Seconds that two replicas take for such an exchange: a forward has one, and so has an input gradient.
+  /// Seconds that two replicas take for such an exchange over the outermost links: a forward has one, and so has an
+  /// input gradient.
   double exchange_seconds = 0;
   /// Samples that it needs together: with fewer nothing is learned (a contrastive loss of one sample is constant).
   /// Above 1 only where `scope` is not kEach.

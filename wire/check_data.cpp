@@ -101,8 +101,9 @@ Status check_rest(const DataTable& table, int64_t rest, int64_t batch, bool trai
     if (!trains && !row.always) continue;
     const int64_t last = rest % row.micro_batch == 0 ? row.micro_batch : rest % row.micro_batch;
     if (last < row.fewest)
-      return refusal(text("BatchNormalization, or a loss that compares samples, needs ", row.fewest,
-                          " of them together: its last micro-batch would have ", last));
+      return refusal(
+          text("BatchNormalization, with a sample for each of its replicas, or a loss that compares samples needs ",
+               row.fewest, " of them together: its last micro-batch would have ", last));
   }
   return Ok{};
 }

@@ -40,8 +40,8 @@ struct DataEntry {
   bool operator==(const DataEntry&) const = default;
 };
 
-/// A stage holds a node that needs so many samples together, and runs in micro-batches of that size. `always`: where
-/// the model is only evaluated too.
+/// A stage holds a node, or replicas that share one, which needs so many samples together, and runs in micro-batches of
+/// that size. `always`: where the model is only evaluated too.
 struct TogetherRow {
   int64_t fewest = 2;
   int64_t micro_batch = 2;

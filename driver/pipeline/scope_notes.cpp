@@ -58,7 +58,7 @@ Diagnostic statistics_note(const Found& found, Samples batch, const ir::StageGra
   const std::string what = text(found.name(), found.verb(" uses", " use"));
   if (found.first->scope != SampleScope::kBatch)
     return note(found, text(what, " the statistics of each micro-batch"),
-                "the result depends on --micro-batch; replicas that divide one exchange their sums");
+                "the result depends on --micro-batch; replicas may divide one and exchange their sums");
   const auto is_whole = [](const ir::Stage& stage) { return stage.scope == SampleScope::kBatch; };
   const bool nothing_left = stages != nullptr && std::ranges::all_of(stages->stages, is_whole);
   return note(
@@ -66,7 +66,7 @@ Diagnostic statistics_note(const Found& found, Samples batch, const ir::StageGra
       text(what, " the statistics of all ", batch, " samples of the batch: ",
            nothing_left ? "every stage holds one, so nothing is pipelined"
                         : "a stage that holds one runs once per step"),
-      "replicas divide the batch and exchange its sums; --batchnorm micro-batch trains with the statistics of each "
+      "replicas may divide the batch and exchange its sums; --batchnorm micro-batch trains with the statistics of each "
       "micro-batch, in a pipeline");
 }
 

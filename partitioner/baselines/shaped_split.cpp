@@ -51,16 +51,17 @@ ir::Assignment place(ir::Assignment chain, StageShape shape, size_t devices) {
   return chain;
 }
 
-// Replicas divide the samples of every stage.
-Status expect_no_scopes(const ir::PlanGraph& graph) {
+// Stages in two directions have replicas that take micro-batches in turn; those of one stage may split them.
+Status expect_replicas(const ir::PlanGraph& graph, StageShape shape) {
   for (const ir::PlanNode& node : graph.nodes)
-    if (node.scope != ir::SampleScope::kEach)
-      return Diagnostic{.code = Code::kBadPlan,
-                        .origin = node.label,
-                        .message = text("the node works on the samples of a ",
-                                        node.scope == ir::SampleScope::kBatch ? "batch" : "micro-batch",
-                                        " together, and this policy has replicas of every stage"),
-                        .hint = "use the policy kfkb, with --planner data-parallel for replicas of all other nodes"};
+    if (shape == StageShape::kReplicas ? !node.may_have_replicas() : node.scope != ir::SampleScope::kEach)
+      return Diagnostic{
+          .code = Code::kBadPlan,
+          .origin = node.label,
+          .message = text("the node works on the samples of a ",
+                          node.scope == ir::SampleScope::kBatch ? "batch" : "micro-batch",
+                          " together, and this policy has replicas of every stage that take micro-batches in turn"),
+          .hint = "use the policy kfkb, with --planner data-parallel for replicas"};
   return Ok{};
 }
 
@@ -76,7 +77,7 @@ ir::PlanGraph without_kinds(ir::PlanGraph graph) {
 Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
   const size_t devices = request.cluster->devices.size();
   if (shape == StageShape::kReplicas || shape == StageShape::kBidirectional)
-    GP_TRY_VOID(expect_no_scopes(*request.graph));
+    GP_TRY_VOID(expect_replicas(*request.graph, shape));
   GP_TRY(const int stages, stages_of_shape(shape, request.stages, devices));
   if (shape == StageShape::kReplicas) return plan_data_parallel(request);
   // The cut is made for as many devices as stages, whose memory the schedule's check limits afterwards.

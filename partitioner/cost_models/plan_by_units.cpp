@@ -79,14 +79,19 @@ class SizeSweep {
             .hint = "leave --stages out, or use a planner of our own, such as graphpipe"};
   }
 
-  /// These searches know no nodes that work on the samples of a micro-batch together: either none may have replicas, or
-  /// there are samples for as many as there are devices.
+  /// These searches know no nodes that work on the samples of a micro-batch together. Replicas share those of a node
+  /// that needs sums over them, if the smallest micro-batch has one for each device; other nodes have none.
   bool may_replicate(Samples micro_batch) const {
-    const bool is_large = micro_batch.count >= std::ssize(request_.cluster->devices);
+    const ir::StageChoice choice{.micro_batch = micro_batch};
+    const bool is_large = choice.smallest_micro_batch(graph_.batch) >= std::ssize(request_.cluster->devices);
     const auto may = [&](const ir::PlanNode& node) {
       return node.scope != ir::SampleScope::kMicroBatch || (node.may_have_replicas() && is_large);
     };
     return request_.replication && std::ranges::all_of(graph_.nodes, may);
+  }
+  bool has_micro_batch_nodes() const {
+    return std::ranges::any_of(graph_.nodes,
+                               [](const auto& node) { return node.scope == ir::SampleScope::kMicroBatch; });
   }
 
   /// Whether the work at this micro-batch size leaves room for a shorter step than that of the best plan.
@@ -96,13 +101,20 @@ class SizeSweep {
   }
 
   void plan_at(Samples micro_batch) {
+    const bool replicates = may_replicate(micro_batch);
+    plan_at(micro_batch, replicates);
+    // Replicas that share a micro-batch may be slower than these searches think, which give each whole ones.
+    if (replicates && has_micro_batch_nodes()) plan_at(micro_batch, false);
+  }
+
+  void plan_at(Samples micro_batch, bool replicates) {
     UnitRequest asked;
     asked.machine = machine_of(request_);
     asked.machines = machine_ends(request_);
     const ir::PlanGraph unit = unit_of(graph_, micro_batch, asked.machine.levels.front().bandwidth);
     const UnitPrices prices = unit_prices(unit);
     asked.prices = &prices;
-    asked.replication = may_replicate(micro_batch);
+    asked.replication = replicates;
     asked.batch = graph_.batch.count;
     asked.micro_batch = asked.profile_batch = micro_batch.count;
     asked.micro_batches = std::max<int64_t>(1, graph_.batch.count / micro_batch.count);

@@ -1,6 +1,6 @@
 #pragma once
-// The exchange of a stage's replicas over channels: each sends its numbers to every other one. They are a few per
-// channel of a normalisation, so what counts is the time of one message, and all pass at once.
+// The exchange of a stage's replicas over channels: each sends its numbers to every other one. They are two per channel
+// of a normalisation, so what counts is the time of a message more than its bytes.
 
 #include <functional>
 #include <vector>

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/device/cuda_recorder.h"
 #include "runtime/device/device.h"
@@ -95,7 +96,8 @@ class Cuda final : public Device {
     load_kernels();
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     c10::cuda::set_device(index);
-    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
+    stream_ = c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index);
+    c10::cuda::setCurrentCUDAStream(*stream_);
     // The same bits in every run: cuDNN has algorithms that add in the order in which threads arrive, and its attention
     // is not among those of kernels/gpu_attention.h.
     at::globalContext().setDeterministicCuDNN(true);
@@ -115,6 +117,10 @@ class Cuda final : public Device {
     return std::make_unique<PinnedDownload>(tensor, stream());
   }
   void* compute_stream() const override { return stream(); }
+  void enter_thread() const override {
+    c10::cuda::set_device(device_.index());
+    c10::cuda::setCurrentCUDAStream(*stream_);
+  }
   DeviceCopy copies() const override {
     return [stream = stream()](void* to, const void* from, size_t bytes) {
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "copy");
@@ -147,6 +153,7 @@ class Cuda final : public Device {
   }
 
   c10::Device device_;
+  std::optional<c10::cuda::CUDAStream> stream_;
   mutable int64_t recorded_bytes_ = 0, earlier_peak_ = 0;
 };
 

@@ -46,6 +46,8 @@ class Device {
   virtual std::unique_ptr<Download> begin_download(const at::Tensor& tensor) const = 0;
   /// The stream that the stages' kernels run on (a cudaStream_t; null is the default stream, or no GPU).
   virtual void* compute_stream() const { return nullptr; }
+  /// From now on the calling thread uses the device as the one that opened it does: what both queue runs in that order.
+  virtual void enter_thread() const {}
   /// Copies within the device's memory; null for the CPU.
   virtual DeviceCopy copies() const { return {}; }
   /// Null if the device records nothing. One at a time.

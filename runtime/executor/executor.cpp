@@ -192,7 +192,8 @@ void Executor::call(StageFunction function, const ResolvedAction& action, bool a
                                  .keeps_outputs = outputs_ != nullptr,
                                  .gpu = device_.gpu(),
                                  .listener = action.ends_gradients ? listener_of(action) : nullptr,
-                                 .replicas = replicas_of(action)};
+                                 // Weight gradients are each replica's own: the serial interpreter makes them so too.
+                                 .replicas = function == state.entry->weight_gradient ? nullptr : replicas_of(action)};
   // A recording of a GPU's work cannot wait for other ranks.
   recorded_&& arguments.replicas == nullptr ? recorded_->call(function, arguments, *state.entry) : function(arguments);
 }

@@ -235,7 +235,7 @@ bool Interpreter::try_together(const ActionRow& row) {
   std::vector<std::function<void(ReplicaExchange&)>> parts;
   for (const auto& [replica, part] : there)
     parts.emplace_back([this, &part](ReplicaExchange& others) { compute(part, &others); });
-  run_together(parts);
+  run_together(device_, parts);
   return true;
 }
 

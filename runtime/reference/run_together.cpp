@@ -69,13 +69,14 @@ class Share final : public ReplicaExchange {
 
 }  // namespace
 
-void run_together(std::span<const std::function<void(ReplicaExchange&)>> parts) {
+void run_together(const Device& device, std::span<const std::function<void(ReplicaExchange&)>> parts) {
   Meeting meeting(parts.size());
   const at::ThreadLocalState state;
   const int threads = at::get_num_threads();
   const auto run = [&](size_t replica) {
     const at::ThreadLocalStateGuard guard(state);
     at::set_num_threads(threads);
+    device.enter_thread();
     std::unique_lock turn(meeting.turn());
     try {
       Share share(meeting, replica, turn);

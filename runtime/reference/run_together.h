@@ -5,12 +5,13 @@
 #include <functional>
 #include <span>
 
+#include "runtime/device/device.h"
 #include "runtime/replica_exchange.h"
 
 namespace graphpipe::runtime {
 
-/// Runs all parts to their ends, with as many threads in each as the caller has. Throws what the first part that fails
-/// has thrown.
-void run_together(std::span<const std::function<void(ReplicaExchange&)>> parts);
+/// Runs all parts to their ends, on the device and with as many threads in each as the caller has. Throws what the
+/// first part that fails has thrown.
+void run_together(const Device& device, std::span<const std::function<void(ReplicaExchange&)>> parts);
 
 }  // namespace graphpipe::runtime

@@ -146,7 +146,10 @@ ir::WeightVersions versions_of(const Policy& policy, bool vertical_sync) {
 }
 
 ir::PlanGraph with_versions_of(std::string_view policy, bool vertical_sync, ir::PlanGraph graph) {
-  if (const Policy* known = find_policy(policy)) graph.versions = versions_of(*known, vertical_sync);
+  const Policy* const known = find_policy(policy);
+  if (known == nullptr) return graph;
+  graph.versions = versions_of(*known, vertical_sync);
+  for (ir::PlanNode& node : graph.nodes) node.sums_over_replicas = node.sums_over_replicas && !known->takes_turns;
   return graph;
 }
 

@@ -93,7 +93,8 @@ StageGraph without_backward(StageGraph graph);
 
 /// The versions of weights that the policy's schedules keep.
 ir::WeightVersions versions_of(const Policy& policy, bool vertical_sync);
-/// The graph as planners see it whose plans the policy orders; that of an unknown policy as it is.
+/// The graph as planners see it whose plans the policy orders; that of an unknown policy as it is. Where replicas take
+/// turns, none has a part of what a node works on together.
 ir::PlanGraph with_versions_of(std::string_view policy, bool vertical_sync, ir::PlanGraph graph);
 
 std::span<const Policy> all_policies();

@@ -13,6 +13,7 @@
 
 #include "support/text.h"
 #include "tests/e2e/pipeline_run.h"
+#include "wire/data_table.h"
 
 using namespace graphpipe;
 using namespace graphpipe::tests;
@@ -77,6 +78,10 @@ TEST_CASE("as the models say: a loss that compares samples and BatchNorm see the
   // Replicas exchange sums over it, parts of three and two samples too, and again where forwards are repeated.
   check_batch(resnet, resnet_folder, {"--devices", "2", "--planner", "data-parallel"});
   check_batch(resnet, resnet_folder, {"--devices", "3", "--planner", "data-parallel", "--recompute", "always"});
+  // The last of three has none of fewer than six samples, and all of them must come to an exchange.
+  CHECK(read_text(resnet_folder + "/" + std::string(wire::kDataTableFile)).find("together 6 of 8") !=
+        std::string::npos);
+  check_batch(resnet, resnet_folder, {"--devices", "2", "--planner", "data-parallel", "--policy", "zb-1p"});
 }
 
 TEST_CASE("CLIP's own loss, as transformers exports it, trains what PyTorch trains") {

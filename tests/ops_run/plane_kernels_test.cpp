@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/device/device.h"
 #include "runtime/kernels/batch_norm.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/kernel_choice.h"
@@ -273,7 +274,7 @@ TEST_CASE("BatchNorm of replicas is that of all their samples, and each has the 
           std::tie(replica.of_x, replica.of_scale, replica.of_bias) = batch_norm_backward(
               own(gradient), own(x), scale, replica.batch_mean, replica.inverse, 1e-5, {true, true, true}, &others);
         });
-      run_together(parts);
+      run_together(*open_cpu(), parts);
       CHECK(relative_difference(at::cat({replicas[0].y, replicas[1].y, replicas[2].y}), y) < tolerance);
       CHECK(relative_difference(at::cat({replicas[0].of_x, replicas[1].of_x, replicas[2].of_x}), of_x) < tolerance);
       CHECK(relative_difference(replicas[0].of_scale + replicas[1].of_scale + replicas[2].of_scale, of_scale) <
@@ -293,7 +294,7 @@ TEST_CASE("a replica that fails ends the others, which wait for its sums") {
   const std::vector<std::function<void(ReplicaExchange&)>> parts = {
       [](ReplicaExchange& others) { others.gather(std::vector<double>{1}); },
       [](ReplicaExchange&) { throw std::runtime_error("no memory"); }};
-  CHECK_THROWS_WITH(run_together(parts), "no memory");
+  CHECK_THROWS_WITH(run_together(*open_cpu(), parts), "no memory");
 }
 
 TEST_CASE("the mean of a large plane is exact where all its elements are the same") {

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "cost/lower_bound.h"
 #include "ir/stage_graph.h"
 #include "partitioner/check_plan.h"
 #include "partitioner/planner.h"
@@ -88,6 +89,7 @@ TEST_CASE("no planner beats exhaustive search where nodes work on the whole batc
     const auto all = plan("exhaustive", request);
     REQUIRE(all.ok());
     CHECK(all->bound <= all->objective * (1 + 1e-9));
+    CHECK(cost::plan_bound(graph, cluster).step(graph.batch) <= all->candidates.front().step_seconds * (1 + 1e-9));
     for (const char* name : {"graphpipe", "sequential", "equal-split", "model-parallel"}) {
       CAPTURE(name);
       const auto answer = plan(name, request);
@@ -132,6 +134,7 @@ TEST_CASE("a chain of nodes that need sums over the batch is spread over all dev
     for (ir::PlanNode& node : graph.nodes) node.exchange_seconds = 0;
     const auto free = plan(name, request);
     REQUIRE(free.ok());
+    CHECK(cost::plan_bound(graph, cluster).step(graph.batch) <= free->candidates.front().step_seconds * (1 + 1e-9));
     const ir::Assignment& spread = free->candidates.front().assignment;
     REQUIRE(spread.choice.size() == 1);
     CHECK(spread.choice[StageId(0u)].devices.size() == 4);
