@@ -115,7 +115,7 @@ double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::Sampl
 }
 
 LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps)
-    : totals_(static_cast<size_t>(steps), 0) {
+    : is_sum_(plan.loss.normalizer == LossRow::Normalizer::kOne), totals_(static_cast<size_t>(steps), 0) {
   std::vector<wire::SampleRange> all(plan.loss_updates.begin(), plan.loss_updates.end());
   for (int64_t i = 0; plan.loss_updates.empty() && i < steps; ++i)
     all.push_back({i * plan.batch, (i + 1) * plan.batch});
@@ -145,6 +145,7 @@ size_t LossScales::update_of(wire::SampleRange item) const {
 double LossScales::divisor(wire::SampleRange item) const { return divisors_[update_of(item)]; }
 
 double LossScales::share(wire::SampleRange item) const {
+  if (is_sum_) return 1;  // the updates of a step add up
   const size_t update = update_of(item);
   const bool is_whole_step = std::ranges::count(step_of_, step_of_[update]) == 1;
   return is_whole_step ? 1 : divisors_[update] / totals_[step_of_[update]];

@@ -74,12 +74,13 @@ class LossScales {
   double divisor(wire::SampleRange item) const;
   /// The sum of the divisors of a step, from 0.
   double total(size_t step) const { return totals_[step]; }
-  /// The share of an update's loss in the loss of its step: 1 if the step is one update.
+  /// The share of an update's loss in the loss of its step: 1 if the step is one update, or the loss a sum.
   double share(wire::SampleRange item) const;
 
  private:
   size_t update_of(wire::SampleRange item) const;
 
+  bool is_sum_;
   std::vector<wire::SampleRange> updates_;
   std::vector<size_t> step_of_;  // by update
   std::vector<double> divisors_;

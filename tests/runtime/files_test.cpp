@@ -301,6 +301,21 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
 }
 
+TEST_CASE("the updates of a step share in its mean, and add up to its sum") {
+  static constexpr graphpipe::wire::SampleRange kUpdates[] = {{0, 1}, {1, 4}};
+  const auto data = synthetic_data(4, 1);
+  PlanTable plan;
+  plan.batch = 4;
+  plan.loss_updates = kUpdates;
+  const LossScales mean(plan, *data, 0, 1);
+  CHECK(mean.share({0, 1}) == 0.25);
+  CHECK(mean.share({1, 3}) == 0.75);
+  plan.loss.normalizer = LossRow::Normalizer::kOne;
+  const LossScales sum(plan, *data, 0, 1);
+  CHECK(sum.share({0, 1}) == 1);
+  CHECK(sum.share({1, 3}) == 1);
+}
+
 TEST_CASE("the SHA-256 instructions of this CPU give what the portable code gives") {
   const Sha256Blocks of_cpu = sha256_blocks_of_cpu();
   if (of_cpu == nullptr) {
