@@ -26,8 +26,12 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
   schema::ModuleFactsFile message;
   GP_TRY_VOID(parse_message(content, "graphpipe.module", 1, kFactsLimits, message));
   FieldProblems problems(Code::kMalformedFile, kFactsHint);
-  ModuleFacts facts{
-      .model_digest = message.model(), .frozen = {}, .padding_rows = {}, .ties = {}, .module_of_node = {}};
+  ModuleFacts facts{.model_digest = message.model(),
+                    .frozen = {},
+                    .padding_rows = {},
+                    .ties = {},
+                    .unused = {},
+                    .module_of_node = {}};
   problems.need_digest("model", facts.model_digest);
   if (facts.model_digest.empty()) problems.add("model", "must be the digest of the model file");
   for (int i = 0; i < message.frozen_size(); ++i)
@@ -43,6 +47,8 @@ Result<ModuleFacts> parse_module_facts(std::string_view content) {
     for (const std::string& name : message.ties(i).names())
       names.push_back(parameter_name(name, text("ties[", i, "].names"), problems));
   }
+  for (int i = 0; i < message.unused_size(); ++i)
+    facts.unused.push_back(parameter_name(message.unused(i), text("unused[", i, "]"), problems));
   for (const schema::NodeModule& entry : message.modules())
     facts.module_of_node[decode_name(entry.node()).raw()] = decode_name(entry.path());
   if (!problems.empty()) return problems.take();
@@ -66,6 +72,7 @@ std::string parameter_lines(const ModuleFacts& facts) {
   for (const std::vector<ModelText>& names : facts.ties)
     for (const ModelText& name : names)
       lines += name.raw() + (name == names.front() ? " tie\n" : " tie " + names.front().raw() + "\n");
+  for (const ModelText& name : facts.unused) lines += name.raw() + " unused\n";
   return lines;
 }
 

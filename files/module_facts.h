@@ -28,6 +28,8 @@ struct ModuleFacts {
   std::vector<PaddingRow> padding_rows;
   /// Names of one tensor each; a file holds it under one of them.
   std::vector<std::vector<ModelText>> ties;
+  /// Parameters and running statistics that the file lacks, because the module computes nothing of them.
+  std::vector<ModelText> unused;
   /// By the names of nodes, the path of the innermost module, such as "vision.encoder.layers.3".
   std::map<std::string, ModelText> module_of_node;
   bool operator==(const ModuleFacts&) const = default;

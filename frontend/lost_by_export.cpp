@@ -49,7 +49,7 @@ class Reporter {
   void report_parted();
   void report_uncertain();
   bool is_missing(const std::string& name) const {
-    return !present_.contains(name) && !context_.rules.tied(name).value_or(false);
+    return !present_.contains(name) && !context_.rules.tied(name).value_or(false) && !context_.rules.leaves_out(name);
   }
 
   const ir::Graph& graph_;
@@ -127,7 +127,10 @@ void Reporter::report_missing(size_t lost) {
         text(statistics,
              " running statistics of the module, this one first, are not in the file: the exporter folded "
              "their BatchNormalization into weights"),
-        text(kExportRecipe, "; --accept trains the file without them"));
+        text(kExportRecipe,
+             "; --accept trains the file without them. Where the module does not use these layers, graphpipe.export "
+             "says "
+             "so, or a line 'PATTERN unused' of --parameters"));
 }
 
 /// They train as the rows of the module's tables do, but have no name there.

@@ -22,8 +22,11 @@ bool is_parameter_name(std::string_view name) {
 
 std::optional<ParameterRules::Rule> ParameterRules::rule_of(std::string pattern,
                                                             const std::vector<std::string>& words) {
-  static const std::map<std::string, Action, std::less<>> kActions = {
-      {"train", Action::kTrain}, {"freeze", Action::kFreeze}, {"tie", Action::kTie}, {"split", Action::kSplit}};
+  static const std::map<std::string, Action, std::less<>> kActions = {{"train", Action::kTrain},
+                                                                      {"freeze", Action::kFreeze},
+                                                                      {"tie", Action::kTie},
+                                                                      {"split", Action::kSplit},
+                                                                      {"unused", Action::kUnused}};
   if (words.size() == 2 && words[0] == "padding") {
     Rule rule{std::move(pattern), Action::kPadding, false};
     return read_number(words[1], rule.row) && rule.row >= 0 ? std::optional(std::move(rule)) : std::nullopt;
@@ -59,7 +62,7 @@ Result<ParameterRules> ParameterRules::parse(const std::vector<ModelText>& freez
                         .origin = ModelText(pattern),
                         .message = text("line ", number, " of the parameter file is not PATTERN and one action"),
                         .hint = "write 'PATTERN train', 'PATTERN freeze', 'PATTERN tie', 'NAME tie NAME', 'PATTERN "
-                                "split' or 'PATTERN padding ROW'"});
+                                "split', 'PATTERN unused' or 'PATTERN padding ROW'"});
   }
   if (!problems.empty()) return problems;
   return rules;
@@ -88,6 +91,10 @@ std::optional<bool> ParameterRules::tied(std::string_view name) const {
   return rules_[*rule].action == Action::kTie;
 }
 
+bool ParameterRules::leaves_out(std::string_view name) const {
+  return last_rule(name, Action::kUnused, Action::kUnused).has_value();
+}
+
 std::vector<std::pair<std::string, std::string>> ParameterRules::ties() const {
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const Rule& rule : rules_)
@@ -110,8 +117,8 @@ Diagnostics ParameterRules::unused() const {
   Diagnostics problems;
   for (size_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
-    // Tied parameters are stored in the file under only one of their names.
-    if (used_.count(i) != 0 || rule.action == Action::kTie) continue;
+    // Tied parameters are stored in the file under only one of their names, and unused ones not at all.
+    if (used_.count(i) != 0 || rule.action == Action::kTie || rule.action == Action::kUnused) continue;
     std::string message = rule.is_option ? "the freeze pattern names no parameter"
                                          : "the pattern of the parameter file names no parameter";
     if (rule.action == Action::kSplit) message += " that the file merges with another";

@@ -113,7 +113,7 @@ class Tracer {
     std::map<std::string_view, int64_t> unexplained;             // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
       if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
-          computed_from_.contains(name) || looked_up_.contains(name))
+          computed_from_.contains(name) || looked_up_.contains(name) || rules_.leaves_out(name))
         continue;
       ++unexplained[last_component(name)];
       if (!rules_.tied(name).value_or(false)) names[last_component(name)].push_back(name);

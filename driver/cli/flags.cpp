@@ -73,7 +73,7 @@ void model_flags(CLI::App& app, ModelOptions& model) {
   repeated(app, "--freeze", model.freeze, "pattern of parameter names that are not trained (* and ?)");
   app.add_option(
          "--parameters", model.parameters,
-         "file of decisions, one a line: PATTERN train|freeze|tie|split, NAME tie OTHER, or PATTERN padding ROW")
+         "file of decisions, one a line: PATTERN train|freeze|tie|split|unused, NAME tie OTHER, or PATTERN padding ROW")
       ->type_name(kFileType);
   app.add_option("--batchnorm", model.batchnorm,
                  "mode of BatchNorm. train: statistics of the whole batch; micro-batch: of each micro-batch, as GPipe "

@@ -73,6 +73,15 @@ def _padding_rows(module: Any, parameters: dict[str, Any], known: set[str]) -> l
     return rows
 
 
+def _unused(module: Any, read: set[str]) -> list[str]:
+    """What the module has and computes nothing of, such as the layers of a backbone behind the one whose features are taken.
+    Nothing is folded into other tensors by an export without optimisations, so what no node takes is unused."""
+    tied = {name for names in _ties(module) if read.intersection(names) for name in names}
+    entries = [*module.named_parameters(remove_duplicate=False),
+               *((name, buffer) for name, buffer in module.named_buffers() if name.endswith(("running_mean", "running_var")))]
+    return sorted(name for name, tensor in entries if tensor.is_floating_point() and name not in read and name not in tied)
+
+
 def write(model: "os.PathLike[str] | str", module: Any) -> Path:
     """Writes the facts of `module` beside the model that was exported from it."""
     import onnx
@@ -88,6 +97,9 @@ def write(model: "os.PathLike[str] | str", module: Any) -> Path:
         "ties": [{"names": names} for names in _ties(module)],
         "modules": _module_paths(loaded),
     }
+    unused = _unused(module, known)
+    if unused:
+        facts["unused"] = unused
     path = path_of(model)
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

@@ -19,11 +19,13 @@ std::string facts_text(const std::string& rest) {
 TEST_CASE("what a module says becomes lines of a parameter file") {
   const Result<ModuleFacts> facts = parse_module_facts(facts_text(
       R"(, "frozen": ["a.weight", "b.bias"], "padding_rows": [{"parameter": "e.weight", "row": 3}],
-          "ties": [{"names": ["e.weight", "head.weight"]}], "modules": [{"node": "node_linear", "path": "a"}])"));
+          "ties": [{"names": ["e.weight", "head.weight"]}], "modules": [{"node": "node_linear", "path": "a"}],
+          "unused": ["n.running_mean"])"));
   REQUIRE(facts.ok());
   CHECK(facts->model_digest == kDigest);
   CHECK(parameter_lines(*facts) ==
-        "a.weight freeze\nb.bias freeze\ne.weight padding 3\ne.weight tie\nhead.weight tie e.weight\n");
+        "a.weight freeze\nb.bias freeze\ne.weight padding 3\ne.weight tie\nhead.weight tie e.weight\n"
+        "n.running_mean unused\n");
 }
 
 TEST_CASE("names that a parameter file cannot hold, and numbers that are no row, are refused by their field") {
@@ -38,6 +40,7 @@ TEST_CASE("names that a parameter file cannot hold, and numbers that are no row,
   CHECK(problem(R"(, "padding_rows": [{"parameter": "e", "row": -1}])").find("padding_rows[0].row") !=
         std::string::npos);
   CHECK(problem(R"(, "ties": [{"names": ["a", "b c"]}])").find("ties[0].names") != std::string::npos);
+  CHECK(problem(R"(, "unused": ["a b"])").find("unused[0]") != std::string::npos);
   CHECK(problem(R"(, "unknown": 1)").find("unknown") != std::string::npos);
   CHECK_FALSE(parse_module_facts(R"({"schema": "graphpipe.module/1"})").ok());
   CHECK_FALSE(parse_module_facts(R"({"schema": "graphpipe.module/2", "model": ""})").ok());

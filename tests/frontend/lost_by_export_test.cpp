@@ -197,4 +197,11 @@ TEST_CASE("what the signature promises and the file lacks is reported") {
   CHECK(reports(trained.problems(), Code::kLostByExport, "--accept"));
   request.spec.accepts_losses = true;
   CHECK(import_bytes(model.SerializeAsString(), request).ok());
+  // A module that does not use the layer has lost nothing.
+  request.spec.accepts_losses = false;
+  request.spec.parameter_rules = ModelText("fc.weight unused\nbn.* unused\n");
+  const auto unused = import_bytes(model.SerializeAsString(), request);
+  REQUIRE(unused.ok());
+  CHECK_FALSE(reports(unused->notes, Code::kLostByExport, "'fc.weight'"));
+  CHECK_FALSE(reports(unused->notes, Code::kLostByExport, "'bn.running_var'"));
 }

@@ -202,6 +202,24 @@ class Export(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "lacks all of them"):
             _load(taken, {})
 
+    def test_layers_that_are_not_used_are_said_to_be_so(self):
+        class Features(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+                self.norm, self.rest = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)
+                self.tied = torch.nn.Linear(4, 4, bias=False)
+                self.tied.weight = self.first.weight
+
+            def forward(self, x):
+                return self.norm(self.first(x))
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(Features(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            facts = json.loads(Path(f"{path}.module.json").read_text())
+        self.assertEqual(facts["unused"], ["last.bias", "last.weight", "rest.bias", "rest.running_mean", "rest.running_var",
+                                           "rest.weight"])
+
     def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
         _load(norm, {"weight": torch.tensor([[[1.0, 2.0, 3.0]]])})
