@@ -39,16 +39,40 @@ IdSet<ir::ValueId> tables_of(const Graph& graph) {
   return tables;
 }
 
+/// The further names of the stage's weights, an array each, by which groups of a run may name them.
+class AliasArrays {
+ public:
+  /// The array's name; empty if there are no further names.
+  std::string name_of(const Param& param) {
+    if (param.kind != ir::ParamKind::kWeight || param.aliases.empty()) return {};
+    std::vector<std::string> names;
+    for (const ModelText& alias : param.aliases) names.push_back(CppLiteral::encode(alias).str());
+    std::string array = text("kAliases", count_++);
+    arrays_ += array_text("const char*", array, names);
+    return array;
+  }
+  const std::string& arrays() const { return arrays_; }
+
+ private:
+  std::string arrays_;
+  size_t count_ = 0;
+};
+
 std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, const WeightGroups& groups,
-                                    TensorTable& tensors) {
+                                    TensorTable& tensors, AliasArrays& aliases) {
   std::vector<std::string> rows;
   const IdSet<ir::ValueId> tables = tables_of(graph);
   for (ParamId id : cut.params) {
     const Param& param = graph.param(id);
     const auto group = groups.group_of.find(id);
+    const bool is_table = param.trainable && tables.contains(param.value);
+    const std::string names = aliases.name_of(param);
     rows.push_back(text("{", CppLiteral::encode(param.name).str(), ", ", tensors.row(graph.value(param.value)),
                         ", ParamRole::", role_of(param), ", ", group == groups.group_of.end() ? -1 : group->second,
-                        param.trainable && tables.contains(param.value) ? ", true}" : "}"));
+                        is_table        ? ", true"
+                        : names.empty() ? ""
+                                        : ", false",
+                        names.empty() ? "" : ", " + names, "}"));
   }
   return rows;
 }
@@ -143,7 +167,8 @@ WeightGroups weight_groups(const Graph& graph, const IdMap<StageId, StageCut>& c
 SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& cut, const SlotLayout& layout,
                              const WeightGroups& groups, const std::string& first_line) {
   TensorTable tensors;
-  const std::vector<std::string> params = param_rows(graph, cut, groups, tensors);
+  AliasArrays aliases;
+  const std::vector<std::string> params = param_rows(graph, cut, groups, tensors, aliases);
   const std::vector<std::string> data = data_rows(graph, cut, layout, tensors);
   const std::vector<std::string> boundaries = boundary_rows(graph, cut, layout, tensors);
   const std::vector<std::string> outputs = output_rows(graph, cut, layout, tensors);
@@ -156,7 +181,8 @@ SourceFile write_stage_table(const Graph& graph, StageId stage, const StageCut& 
 
   std::string body = text("#include \"", stage_folder(stage), "/functions.h\"\n\nnamespace pipeline::stage", stage,
                           " {\n", "namespace {\n\nusing namespace graphpipe::runtime;\n\n", tensors.dims_array(), "\n");
-  body += "// name, tensor {type, dims, batch axis, rows per sample}, role, group, is a table\n" +
+  body += aliases.arrays() +
+          "// name, tensor {type, dims, batch axis, rows per sample}, role, group, is a table, aliases\n" +
           array_text("ParamRow", "kParams", params);
   body += "// name, tensor, slot, ids [low, high), ignored\n" + array_text("DataRow", "kData", data);
   body += "// edge, is input, slot, gradient slot, gradient count, tensor\n" +

@@ -97,6 +97,8 @@ struct ParamRow {
   int32_t group = -1;
   /// Whether rows are looked up by ids: an embedding.
   bool is_table = false;
+  /// Further names that a tied parameter has in the module.
+  std::span<const char* const> aliases = {};
 };
 
 /// A model input or label that the stage reads from the data folder.

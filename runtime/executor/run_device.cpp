@@ -221,7 +221,6 @@ void Rank::take_kernels(const std::string& folder) {
 void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folder) {
   weights_ = std::make_unique<Safetensors>(Safetensors::of_folder(folder));
   if (!options_.data.weights.empty()) own_weights_ = std::make_unique<Safetensors>(options_.data.weights);
-  check_groups(options_.optimizer, *weights_);
   settings_ = update_settings(plan_.optimizer, options_.optimizer);
   loss_scale_ = first_loss_scale(plan_, options_.optimizer);
   for (const Instance& instance : resolved.instances) {

@@ -121,7 +121,7 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
                       const Device& device) {
   std::vector<UpdateTerms> terms;
   for (const ParamRow& row : entry.params)
-    terms.push_back(updates.terms_of(row.name, row.tensor.dims.size(), row.is_table));
+    terms.push_back(updates.terms_of(row.name, row.tensor.dims.size(), row.is_table, row.aliases));
   StageState state{.entry = &entry,
                    .replica = replica,
                    .trainable = trainable_parameters(entry),

@@ -4,28 +4,46 @@
 #include <set>
 
 #include "runtime/error.h"
-#include "support/name_pattern.h"
+#include "runtime/optimizers/update_settings.h"
 
 namespace graphpipe::runtime {
+namespace {
+
+constexpr char kNone = '0', kNamed = '1', kTrained = '2';
+
+char found_of(const wire::ParameterGroup& group, const StageState& state) {
+  char found = kNone;
+  for (size_t i = 0; i < state.entry->params.size(); ++i) {
+    const ParamRow& row = state.entry->params[i];
+    if (!is_in_group(group.pattern, row.name, row.aliases)) continue;
+    const bool is_trained = std::ranges::find(state.trainable, i) != state.trainable.end();
+    found = std::max(found, is_trained ? kTrained : kNamed);
+  }
+  return found;
+}
+
+}  // namespace
 
 std::string trained_groups(const wire::OptimizerOptions& options, std::span<const StageState> states) {
-  std::string trained;
+  std::string all;
   for (const wire::ParameterGroup& group : options.groups) {
-    const auto is_named = [&](const StageState& state) {
-      return std::ranges::any_of(state.trainable,
-                                 [&](size_t index) { return matches(group.pattern, state.entry->params[index].name); });
-    };
-    trained += std::ranges::any_of(states, is_named) ? '1' : '0';
+    char found = kNone;
+    for (const StageState& state : states) found = std::max(found, found_of(group, state));
+    all += found;
   }
-  return trained;
+  return all;
 }
 
 void check_trained_groups(const wire::OptimizerOptions& options, std::span<const std::string> of_ranks) {
   for (size_t i = 0; i < options.groups.size(); ++i) {
-    const auto is_trained = [&](const std::string& rank) { return i < rank.size() && rank[i] == '1'; };
-    if (std::ranges::none_of(of_ranks, is_trained))
-      fail(Code::kUsage,
-           text("--group ", quoted(ModelText(options.groups[i].pattern)), " names no parameter that is trained"),
+    char found = kNone;
+    for (const std::string& rank : of_ranks) found = i < rank.size() ? std::max(found, rank[i]) : found;
+    const std::string group = text("--group ", quoted(ModelText(options.groups[i].pattern)));
+    if (found == kNone)
+      fail(Code::kUsage, text(group, " names no parameter of the model"),
+           "`graphpipe inspect` lists the parameters; * stands for any characters, ? for one");
+    if (found == kNamed)
+      fail(Code::kUsage, text(group, " names no parameter that is trained"),
            "leave it out, or compile the model without freezing them");
   }
 }

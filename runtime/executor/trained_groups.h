@@ -1,5 +1,5 @@
 #pragma once
-// Groups of parameters (--group) that change nothing, because the parameters that they name are not trained.
+// Groups of parameters (--group) that change nothing, because they name no parameters, or none that is trained.
 
 #include <span>
 
@@ -9,10 +9,11 @@
 
 namespace graphpipe::runtime {
 
-/// Of each group of the options '1' where it names a parameter that one of these stages trains, else '0'.
+/// Of each group of the options '2' where it names a parameter that one of these stages trains, '1' where it names
+/// others of theirs, else '0'.
 std::string trained_groups(const wire::OptimizerOptions& options, std::span<const StageState> states);
 
-/// Rejects (kUsage) groups for which all of these have '0'. Throws RunError.
+/// Rejects (kUsage) groups for which none of these has '2'. Throws RunError.
 void check_trained_groups(const wire::OptimizerOptions& options, std::span<const std::string> of_ranks);
 
 /// The same for a run of several ranks, in which each rank with stages of the plan tells rank 0 of its own. `store` may

@@ -7,11 +7,12 @@
 
 namespace graphpipe::runtime {
 
-UpdateTerms UpdateSettings::terms_of(std::string_view name, size_t dimensions, bool is_table) const {
+UpdateTerms UpdateSettings::terms_of(std::string_view name, size_t dimensions, bool is_table,
+                                     std::span<const char* const> aliases) const {
   OptimizerNumbers numbers = wire::numbers_of(wire::optimizer_named(optimizer), options);
   if (options.spares_norms_and_biases && dimensions < 2) numbers.weight_decay = 0;
   for (const wire::ParameterGroup& group : options.groups) {
-    if (!matches(group.pattern, name)) continue;
+    if (!is_in_group(group.pattern, name, aliases)) continue;
     numbers.learning_rate = group.learning_rate.value_or(numbers.learning_rate);
     numbers.weight_decay = group.weight_decay.value_or(numbers.weight_decay);
   }
@@ -24,13 +25,9 @@ UpdateSettings update_settings(std::string_view optimizer, const wire::Optimizer
   return {.optimizer = optimizer, .options = options, .rate = *std::move(rate)};
 }
 
-void check_groups(const wire::OptimizerOptions& options, const Safetensors& parameters) {
-  for (const wire::ParameterGroup& group : options.groups) {
-    const auto names = [&](const auto& entry) { return matches(group.pattern, entry.first); };
-    if (std::ranges::none_of(parameters.tensors(), names))
-      fail(Code::kUsage, text("--group ", quoted(ModelText(group.pattern)), " names no parameter of the model"),
-           "`graphpipe inspect` lists the parameters; * stands for any characters, ? for one");
-  }
+bool is_in_group(std::string_view pattern, std::string_view name, std::span<const char* const> aliases) {
+  return matches(pattern, name) ||
+         std::ranges::any_of(aliases, [&](const char* alias) { return matches(pattern, alias); });
 }
 
 }  // namespace graphpipe::runtime

@@ -128,7 +128,6 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   const std::unique_ptr<Device> device = open_device(options.launch.device, 0);
   std::optional<Safetensors> own;
   if (!options.data.weights.empty()) own.emplace(options.data.weights);
-  check_groups(options.optimizer, weights);
   const UpdateSettings updates = update_settings(plan.optimizer, options.optimizer);
   Interpreter interpreter(programs, *data, *device, {weights, own ? &*own : nullptr}, updates, seed_of(plan, options));
   std::optional<LossScale> loss_scale = first_loss_scale(plan, options.optimizer);

@@ -84,6 +84,20 @@ TEST_CASE("copies of a model in two folders generate the same bytes") {
   CHECK(holds(ask({"simulate", folder / "copy"}).err, folder / "one/model.onnx"));
 }
 
+TEST_CASE("a stage's table has all names of a tied parameter, by which groups of a run may name it") {
+  const TemporaryFolder folder;
+  write_model(folder, "model.onnx", "w.data");
+  folder.write("w.data", std::string(256, '\0'));
+  folder.write("rules.txt", "head.weight tie w\n");
+  std::vector<std::string> words = plan_words(folder / "model.onnx", folder / "plan.json");
+  words.insert(words.end(), {"--stages", "1", "--parameters", folder / "rules.txt"});
+  REQUIRE(ask(words).code == 0);
+  REQUIRE(ask({"generate", folder / "plan.json", "-o", folder / "out", "-q"}).code == 0);
+  const std::string table = files_of(folder / "out").at("stages/stage0/table.cpp");
+  CHECK(table.find("kAliases0[] = {\n    \"head.weight\",\n}") != std::string::npos);
+  CHECK(table.find("ParamRole::kTrainable, -1, false, kAliases0}") != std::string::npos);
+}
+
 TEST_CASE("profile does not write over the weights that it measures with") {
   const TemporaryFolder folder;
   write_model(folder, "model.onnx", "w.data");

@@ -217,6 +217,11 @@ TEST_CASE("the numbers of a parameter are the optimizer's, the run's, and its gr
   CHECK(numbers(options, "b.bias", 1).weight_decay == 0);
   CHECK(numbers(options, "a.bias", 1).learning_rate == 0.2);
   CHECK(numbers(options, "a.bias", 1).weight_decay == 3);
+  // A tied parameter has all its names.
+  static constexpr const char* kAliases[] = {"head.weight", "a.table"};
+  const OptimizerNumbers tied = update_settings("adamw", options).terms_of("table", 2, true, kAliases).numbers;
+  CHECK(tied.learning_rate == 0.1);
+  CHECK(tied.weight_decay == 3);
 }
 
 TEST_CASE("a group of parameters is updated as each of them alone, bit for bit") {
