@@ -51,9 +51,11 @@ class BagLoop {
   using Kind = LoopValue::Kind;
 
   Diagnostic refuse() const {
-    return context_.problem(Code::kUnsupportedOp,
-                            "a loop other than that of an nn.EmbeddingBag with bags of one length",
-                            "write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), and unroll other loops");
+    return context_.problem(
+        Code::kUnsupportedOp,
+        "a loop other than that of an nn.EmbeddingBag with bags of one length and without padding_idx",
+        "write nn.EmbeddingBag as nn.Embedding(...)(ids).sum(1), which takes a padding_idx, and "
+        "unroll other loops");
   }
   Result<Dim> iterations(const GraphBody& body);
   Status bind_inputs(const GraphBody& body);
