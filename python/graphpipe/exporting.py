@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import module_facts
+from . import module_facts, own_gradients
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -44,46 +44,96 @@ def _without_layerdrop(module: Any) -> Iterator[None]:
         torch.rand = drawn
 
 
+def _written(node: Any) -> Any:
+    """Of an operator that writes in place: the value whose memory it writes to, through views of it. Else None."""
+    import torch
+
+    def memory(node: Any) -> Any:
+        while node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.args:
+            results = node.target._schema.returns
+            if not results or results[0].alias_info is None or not isinstance(node.args[0], torch.fx.Node):
+                break
+            node = node.args[0]
+        return node
+
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or not node.args:
+        return None
+    operands = node.target._schema.arguments
+    writes = operands and operands[0].alias_info is not None and operands[0].alias_info.is_write
+    return memory(node.args[0]) if writes and isinstance(node.args[0], torch.fx.Node) else None
+
+
+def _check_writes(part: Any, operands: Sequence[Any], trained: "set[Any]", parameters: Mapping[str, str]) -> None:
+    """Errors: ValueError where a part that computes no gradients writes in place into a value that has one: PyTorch's gradient passes as if
+    nothing were written."""
+    outer = dict(zip((node for node in part.graph.nodes if node.op == "placeholder"), operands))
+    for node in part.graph.nodes:
+        value = outer.get(_written(node))
+        if value is None or value not in trained or not value.meta["val"].is_floating_point():
+            continue
+        if value.name in parameters:
+            raise ValueError(f"forward writes into the parameter {parameters[value.name]!r} under no_grad(), of which a file holds nothing; "
+                             "compute the value in a variable of its own, or change the parameter between the steps")
+        raise ValueError(f"forward writes in place ({node.target.__name__.split('.')[0]}) under no_grad() into a value that has a gradient, which "
+                         "PyTorch passes on as if nothing were written; write x = x + (f(x) - x).detach() for that, or f(x) without no_grad()")
+
+
 def _detach_results(exported: Any) -> None:
     """What a module computes of its parameters under no_grad has no gradient. The exporter puts such a part into the graph as if
-    it were computed like the rest, so each result of it is detached. Errors: ValueError where a part of it has gradients again."""
+    it were computed like the rest, so each result of it is detached; so is what `detach_` detaches in place, which it leaves out.
+    Errors: ValueError where such a part has gradients again, or writes into values that have one."""
     import torch
 
     switch = torch.ops.higher_order.wrap_with_set_grad_enabled
+    detach = torch.ops.aten.detach.default
     graph = exported.graph
+    parameters = exported.graph_signature.inputs_to_parameters
     of_parameters: set[Any] = set()
+    trained: set[Any] = set()  # those of them that have a gradient
     for node in list(graph.nodes):
-        if node.name in exported.graph_signature.inputs_to_parameters or of_parameters.intersection(node.all_input_nodes):
+        if node.target is torch.ops.aten.detach_.default:
+            node.target = detach
+        if node.name in parameters or of_parameters.intersection(node.all_input_nodes):
             of_parameters.add(node)
+        is_cut = node.target is detach or (node.target is switch and not node.args[0])
+        if node.name in parameters or (not is_cut and trained.intersection(node.all_input_nodes)):
+            trained.add(node)
         if node.target is not switch or node.args[0] or node not in of_parameters:
             continue
-        if any(inner.target is switch for inner in getattr(exported.graph_module, node.args[1].target).graph.nodes):
+        part = getattr(exported.graph_module, node.args[1].target)
+        if any(inner.target is switch for inner in part.graph.nodes):
             raise ValueError("forward switches gradients on or off within a part that computes none; leave one of the two out")
+        _check_writes(part, node.args[2:], trained, parameters)
         for result in list(node.users):
             if not isinstance(result.meta.get("val"), torch.Tensor):
                 continue
             with graph.inserting_after(result):
-                detached = graph.call_function(torch.ops.aten.detach.default, (result,))
+                detached = graph.call_function(detach, (result,))
             detached.meta = dict(result.meta)
             result.replace_all_uses_with(detached, delete_user_cb=lambda user, kept=detached: user is not kept)
 
 
 @contextlib.contextmanager
-def _with_detached_results() -> Iterator[None]:
-    """While the exporter reads a module."""
+def _with_detached_results() -> "Iterator[list[ValueError]]":
+    """While the exporter reads a module. What is refused is noted too, since the exporter wraps it into errors of its own."""
     import torch
 
     read = torch.export.export
+    refusals: list[ValueError] = []
 
     def read_and_detach(*arguments: Any, **options: Any) -> Any:
         exported = read(*arguments, **options)
-        _detach_results(exported)
+        try:
+            _detach_results(exported)
+        except ValueError as refusal:
+            refusals.append(refusal)
+            raise
         exported.graph_module.recompile()
         return exported
 
     torch.export.export = read_and_detach
     try:
-        yield
+        yield refusals
     finally:
         torch.export.export = read
 
@@ -128,6 +178,19 @@ def _check_buffers(module: Any, exported: Any, path: Path) -> None:
                      "buffers)")
 
 
+def _check_gradients(module: Any, inputs: "Mapping[str, Any]", seen: own_gradients.Seen, path: Path) -> None:
+    """Errors: ValueError where forward has gradients of its own; the file, which does not say so, is removed."""
+    try:
+        if seen.hooks:
+            raise ValueError("forward puts a hook on the gradient of a value (register_hook), which no file holds: the training would be "
+                             "another one; leave it out, or write it by operators: a * x + (1 - a) * x.detach() has a times the gradient")
+        if seen.calls:
+            own_gradients.check_functions(module, inputs)
+    except Exception:
+        _remove(path)
+        raise
+
+
 def _warn_of_modes(module: Any) -> None:
     """Parts that do not train while the others do: the usual reason is a frozen BatchNorm."""
     import torch
@@ -162,7 +225,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random
     state are left as they were.
     Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch, and where forward updates a
-    buffer that is no statistic of a BatchNorm.
+    buffer that is no statistic of a BatchNorm, or has gradients of its own (own_gradients.py).
     """
     import torch
 
@@ -179,6 +242,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
             raise ValueError(f"the example for {name!r} has shape {list(tensor.shape)}: its first axis must be the batch, of "
                              "two samples or more; name it in fixed_batch if it has none")
     module_facts.check(module)
+    own_gradients.check_hooks(module)
     _warn_of_modes(module)
     batched = [name for name, tensor in inputs.items() if name not in fixed_batch and isinstance(tensor, torch.Tensor)]
     path = Path(path)
@@ -192,14 +256,18 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_detached_results():
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_detached_results() as refusals, \
+                own_gradients.watched() as seen:
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.
             try:
                 written = write("batch")
             except torch.onnx.OnnxExporterError:
+                if refusals:
+                    raise refusals[0] from None
                 written = write(torch.export.Dim("batch"))
+            _check_gradients(module, inputs, seen, path)
     except torch.onnx.OnnxExporterError as error:
         raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {_way_out(error)}{error.__cause__ or error}") from error
     finally:
