@@ -15,6 +15,7 @@
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_folded.h"
+#include "frontend/restore_recurrent.h"
 #include "frontend/value_names.h"
 
 namespace graphpipe::frontend {
@@ -415,6 +416,7 @@ Restoration restore_parameters(GraphBody& body, const ExportSignature& signature
     if (place) place = separation.nodes[*place];
   restored.sources.merge(separation.sources);
   restored.separated = std::move(separation.values);
+  restore_recurrent(body, signature, rules, readers.elements_of, restored);
   restore_folded(body, signature, rules, readers.elements_of, restored);
   return restored;
 }
