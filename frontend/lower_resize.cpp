@@ -22,6 +22,7 @@ class Resize {
   Status read_axes();
   Status read_scales();
   Status read_sizes();
+  bool is_traced_batch(ir::Dim size, ir::Dim axis) const;
   Status read_crop();
   bool aten_agrees() const;
   Result<ir::ValueId> by_aten(ir::ValueId input);
@@ -72,12 +73,18 @@ Status Resize::read_scales() {
   return Ok{};
 }
 
+/// In a file with a fixed batch n, the axis of the batch keeps its size n.
+bool Resize::is_traced_batch(ir::Dim size, ir::Dim axis) const {
+  const int64_t traced = context_.lowering().traced_batch();
+  return traced > 0 && !axis.is_fixed() && size.is_fixed() && ir::size_at(axis, Samples(traced)) == size.factor;
+}
+
 Status Resize::read_sizes() {
   GP_TRY(const ir::Shape sizes, context_.dims(3, "sizes"));
   if (sizes.size() != axes_.size()) return bad("has another number of sizes than of axes");
   for (size_t i = 0; i < sizes.size(); ++i) {
     const auto at = static_cast<size_t>(axes_[i]);
-    if (sizes[i] == shape_[at]) continue;
+    if (sizes[i] == shape_[at] || is_traced_batch(sizes[i], shape_[at])) continue;
     ResizedAxis& axis = resized_[at];
     if (!sizes[i].is_fixed() || axis.before < 1) axis.scale = 0, axis.after = 0;
     else axis.after = sizes[i].factor, axis.scale = static_cast<double>(axis.after) / static_cast<double>(axis.before);

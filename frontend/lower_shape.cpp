@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "frontend/node_context.h"
+#include "frontend/rebind_target.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -15,27 +16,6 @@ using ir::Shape;
 std::optional<Dim> quotient(Dim a, Dim b) {
   if (b.factor == 0 || a.power < b.power || a.factor % b.factor != 0) return std::nullopt;
   return Dim{a.factor / b.factor, a.power - b.power};
-}
-
-/// In a file with a fixed batch n, a Reshape target may contain n as a constant. If the batch is the first axis and the
-/// leading target dim equals the leading traced size, or the product of the first few, rows stay rows, so the leading
-/// dim becomes the batch. Otherwise the target stays and the check below rejects it.
-void rebind_batch(NodeContext& context, Shape& target) {
-  const int64_t traced = context.lowering().traced_batch();
-  const Shape& from = context.type(0).shape;
-  if (traced == 0 || target.empty() || from.empty() || from[0].power != 1 || !target[0].is_fixed()) return;
-  const int64_t leading = ir::size_at(from[0], Samples(traced)).value_or(0);
-  if (leading <= 0) return;
-  int64_t joined = leading;
-  for (size_t i = 1; i < from.size() && joined < target[0].factor && from[i].is_fixed(); ++i)
-    if (__builtin_mul_overflow(joined, from[i].factor, &joined)) return;
-  const bool joins = target[0].factor == joined;
-  const bool splits = target[0].factor > 0 && target[0].factor % traced == 0 && leading % target[0].factor == 0;
-  if (!joins && !splits) return;
-  target[0] = Dim::batch(target[0].factor / traced);
-  context.note(Severity::kNote, Code::kBatchNotFound,
-               text("its target held the batch of ", traced, " as a constant; it follows the batch now"),
-               "export with a named batch axis to be sure");
 }
 
 Status emit_reshape(NodeContext& context, Shape target) {
@@ -311,7 +291,7 @@ Result<Shape> reshape_target(NodeContext& context) {
           return context.problem(Code::kBadModel, "copies a dimension that its input lacks", "export the model again");
         target[i] = from[i];
       }
-  rebind_batch(context, target);
+  rebind_target(context, target);
   context.lowering().suspect_batch(context.node(), target);
   const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
   const std::optional<Dim> total = ir::element_count(from);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "frontend/first_rows.h"
+#include "frontend/rebind_target.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -15,15 +16,20 @@ bool broadcasts(const OnnxNode& node) {
   return dependence == ops::Dependence::kElement || dependence == ops::Dependence::kRepeated;
 }
 
+/// Whether the rows of the operands meet each other, or are joined; GatherElements takes places of each by its numbers.
+bool takes_rows_alike(const OnnxNode& node) {
+  return broadcasts(node) || node.op == "Concat" || node.op == "GatherElements";
+}
+
 /// How far from the last axis the batch of the operands, or of what an Expand is to fill, is; none if there is none.
-std::optional<size_t> batch_from_end(Lowering& lowering, const OnnxNode& node) {
+std::optional<size_t> batch_from_end(Lowering& lowering, const OnnxNode& node, Dim batch = Dim::batch()) {
   for (const std::string& name : node.inputs) {
     const Binding* operand = name.empty() ? nullptr : lowering.find(name);
     if (operand == nullptr) continue;
     const bool is_target = node.op == "Expand" && &name == &node.inputs.back() && operand->known;
     const ir::Shape shape = is_target ? as_dims(*operand->known).value_or(ir::Shape{}) : operand->type.shape;
-    const auto batch = std::ranges::find(shape, Dim::batch());
-    if (batch != shape.end()) return static_cast<size_t>(shape.end() - batch);
+    const auto found = std::ranges::find(shape, batch);
+    if (found != shape.end()) return static_cast<size_t>(shape.end() - found);
   }
   return std::nullopt;
 }
@@ -128,9 +134,9 @@ Result<std::string> bind_own(NodeContext& context, const std::string& name, Bind
   return own;
 }
 
-/// Whether a Concat joins along this axis.
+/// Whether a Concat joins along this axis, or a GatherElements picks along it.
 Result<bool> joins_along(const NodeContext& context, size_t rank, size_t from_end) {
-  if (context.node().op != "Concat") return false;
+  if (context.node().op != "Concat" && context.node().op != "GatherElements") return false;
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), rank));
   return axis == static_cast<int64_t>(rank - from_end);
 }
@@ -233,18 +239,125 @@ Result<std::optional<OnnxNode>> joined_with_all(Lowering& lowering, const OnnxNo
   return changed;
 }
 
+/// Where an operand has c rows for each sample, one behind the other, [c * B, ..]: the other, [n * c, ..], whose n
+/// parts are equal, as those of each sample. Broadcasting alone would not repeat c rows.
+Result<std::optional<std::string>> own_rows(NodeContext& context, size_t i, size_t from_end, int64_t rows) {
+  Lowering& lowering = context.lowering();
+  const std::string& name = context.node().inputs[i];
+  const Binding* operand = name.empty() ? nullptr : lowering.find(name);
+  const int64_t samples = lowering.traced_batch();
+  if (operand == nullptr || !may_repeat(*operand, from_end, samples * rows)) return std::optional<std::string>();
+  const size_t axis = operand->type.shape.size() - from_end;
+  std::optional<Binding> one = of_one_sample(lowering, *operand, from_end);
+  if (!one) return std::optional<std::string>();
+  context.note(Severity::kNote, Code::kBatchNotFound,
+               text("its operand ", quoted(ModelText(name)), " holds the same elements for each of the ", samples,
+                    " samples of the export; it follows the batch now"),
+               kExportRecipe);
+  one->type.shape[axis] = Dim::fixed(rows);
+  if (one->known) one->known->shape = one->type.shape;
+  const ir::Shape& part = one->type.shape;  // of a sample
+  ir::Shape apart(part.begin() + static_cast<ptrdiff_t>(axis), part.end()), joined = part;
+  apart.insert(apart.begin(), Dim::batch());
+  joined[axis] = Dim::batch(rows);
+  const ir::Shape whole(apart.begin() + 1, apart.end());
+  GP_TRY(ir::ValueId value, lowering.value_of(*one, context.node()));
+  if (axis > 0) {
+    GP_TRY(value, context.emit_one("Reshape", {value}, {{"shape", whole}}));
+  }
+  GP_TRY(value, context.emit_one("Expand", {value}, {{"shape", apart}}));
+  GP_TRY(value, context.emit_one("Reshape", {value}, {{"shape", joined}}));
+  std::string own = lowering.unused_name(name + " of all samples");
+  lowering.bind_value(own, value);
+  return std::optional(std::move(own));
+}
+
+/// The rows that each sample has in the operand of the batch, [c * B, ..], where there are several of each and they lie
+/// together; 0 of others.
+int64_t rows_of_samples(Lowering& lowering, const OnnxNode& node) {
+  for (const std::string& name : node.inputs) {
+    const Binding* operand = name.empty() ? nullptr : lowering.find(name);
+    if (operand == nullptr || !operand->value.valid()) continue;
+    const ir::Shape& shape = operand->type.shape;
+    const auto batch = std::ranges::find_if(shape, [](Dim dim) { return dim.power == 1 && dim.factor > 1; });
+    if (batch == shape.end()) continue;
+    const bool lie_together = rows_per_step(lowering.graph(), operand->value) == batch->factor;
+    return lie_together ? batch->factor : 0;
+  }
+  return 0;
+}
+
+/// Whether all bytes that the file holds of a tensor are zero.
+bool holds_zeros(const ir::DataSource& data) {
+  if (const auto* held = std::get_if<ir::InlineData>(&data))
+    return held->bytes.find_first_not_of('\0') == std::string::npos;
+  const auto* filled = std::get_if<ir::FilledData>(&data);
+  return filled != nullptr && filled->value == 0;
+}
+
+/// The first state of a recurrent layer, [layers, n, width] of the n samples of the export, in which all rows are
+/// equal: the name of one of as many samples as there are, or none where it is zero. Nothing of others.
+Result<std::optional<std::string>> own_state(NodeContext& context, size_t input) {
+  Lowering& lowering = context.lowering();
+  const int64_t samples = lowering.traced_batch();
+  const std::string& name = context.node().inputs[input];
+  const Binding* found = name.empty() ? nullptr : lowering.find(name);
+  if (found == nullptr || !found->data || found->type.shape.size() != 3 || may_be_weight(lowering, *found))
+    return std::optional<std::string>();
+  Binding row = *found;
+  ir::Shape all = row.type.shape;
+  const size_t axis = context.int_attribute("layout", 0) == 1 ? 0 : 1;
+  if (all[axis] != Dim::fixed(samples) || !all[1 - axis].is_fixed()) return std::optional<std::string>();
+  const int64_t rows = samples * all[1 - axis].factor;
+  if (!lowering.tensors().repeats(*row.data, rows)) return std::optional<std::string>();
+  context.note(Severity::kNote, Code::kBatchNotFound,
+               text("its first state ", quoted(ModelText(name)), " is the same for each of the ", samples,
+                    " samples of the export; it follows the batch now"),
+               kExportRecipe);
+  if (holds_zeros(*row.data)) return std::optional(std::string());
+  all[axis] = Dim::batch();
+  row.type.shape[0] = row.type.shape[1] = Dim::fixed(1);
+  row.data = first_part(std::move(*row.data), rows);
+  row.known.reset();
+  row.value = {};
+  GP_TRY(const ir::ValueId constant, lowering.value_of(row, context.node()));
+  GP_TRY(const ir::ValueId repeated, context.emit_one("Expand", {constant}, {{"shape", std::move(all)}}));
+  std::string own = lowering.unused_name(name + " of all samples");
+  lowering.bind_value(own, repeated);
+  return std::optional(std::move(own));
+}
+
+bool has_states(const OnnxNode& node) { return node.op == "LSTM" || node.op == "GRU" || node.op == "RNN"; }
+
+/// A recurrent layer with such states as those of each sample.
+Result<std::optional<OnnxNode>> with_own_states(Lowering& lowering, const OnnxNode& node) {
+  std::optional<OnnxNode> changed;
+  NodeContext context(lowering, node);
+  for (const size_t input : {5, 6}) {
+    if (input >= node.inputs.size()) continue;
+    GP_TRY(std::optional<std::string> own, own_state(context, input));
+    if (!own) continue;
+    if (!changed) changed = node;
+    changed->inputs[input] = std::move(*own);
+  }
+  return changed;
+}
+
 }  // namespace
 
 Result<std::optional<OnnxNode>> with_own_constants(Lowering& lowering, const OnnxNode& node) {
   std::optional<OnnxNode> changed;
   if (lowering.traced_batch() == 1 && node.op == "Concat") return joined_with_all(lowering, node);
   if (lowering.traced_batch() > 1 && node.op == "GatherND") return with_own_tuples(lowering, node);
-  if (lowering.traced_batch() <= 1 || !(broadcasts(node) || node.op == "Concat")) return changed;
-  const std::optional<size_t> from_end = batch_from_end(lowering, node);
+  if (lowering.traced_batch() > 1 && has_states(node)) return with_own_states(lowering, node);
+  if (lowering.traced_batch() <= 1 || !takes_rows_alike(node)) return changed;
+  const int64_t rows = broadcasts(node) ? rows_of_samples(lowering, node) : 0;
+  const std::optional<size_t> from_end = batch_from_end(lowering, node, Dim::batch(std::max<int64_t>(1, rows)));
   if (!from_end) return changed;
   NodeContext context(lowering, node);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    GP_TRY(std::optional<std::string> own, own_operand(context, i, *from_end));
+    GP_TRY(std::optional<std::string> own,
+           rows > 0 ? own_rows(context, i, *from_end, rows) : own_operand(context, i, *from_end));
     if (!own) continue;
     if (!changed) changed = node;
     changed->inputs[i] = std::move(*own);

@@ -6,7 +6,8 @@
 // with the batch, and its n parts are equal, each sample has its own: it becomes [1, ..], or is repeated by the batch.
 // The constant 0, 1, .. n - 1 numbers the samples, and does so for any batch, also as the first index of a GatherND's
 // tuples. If other parts differ, or the tensor may be a weight of the module, the check of the shapes refuses it. What
-// a file with a batch of one concatenates with that sample is concatenated with each.
+// a file with a batch of one concatenates with that sample is concatenated with each. The first state of a recurrent
+// layer, [layers, n, width], is that of all samples where its rows are equal.
 
 #include "frontend/node_context.h"
 

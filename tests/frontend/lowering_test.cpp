@@ -201,9 +201,9 @@ TEST_CASE("a fixed batch is re-bound, and a constant that bakes it in where rows
   CHECK(flat->traced_batch == 7);
   CHECK(reports(flat->notes, Code::kBatchNotFound, "'y'"));
 
-  const auto sequence_first = import_text(R"(g (float[7,2,4] x) => (float[2,7,4] y) {
+  const auto sequence_first = import_text(R"(g (float[7,2,4] x) => (float[7,2,4] y) {
     t = Transpose<perm = [1, 0, 2]>(x)
-    target = Constant<value_ints = [14, 4]>()
+    target = Constant<value_ints = [7, 2, 4]>()
     [baked] y = Reshape(t, target)
   })");
   REQUIRE(!sequence_first.ok());

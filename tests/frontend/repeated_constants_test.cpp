@@ -116,6 +116,56 @@ TEST_CASE("constants are repeated where the batch is another axis, and joined al
                   .ok());
 }
 
+TEST_CASE("rows that each sample has several of repeat for all, where they lie together") {
+  const auto added = [](const std::string& shape, const std::string& target, const std::string& rows) {
+    return import_exported("g (float[3,2,2] x) => (float" + shape + R"( y) <float[6,1] val_1 = {)" + rows +
+                           "}, int64[3] back = {3, 2, 2}, int64[2] target = " + target + R"(> {
+      t = Transpose<perm = [1, 0, 2]>(x)
+      flat = Reshape(x, target)
+      sum = Add(flat, val_1)
+      y = Reshape(sum, back)
+    })");
+  };
+  const auto imported = added("[3,2,2]", "{6, 2}", "1, 2, 1, 2, 1, 2");
+  CHECK(has(nodes_of(imported), "{shape=dims[B,2,1]}"));
+  CHECK_FALSE(added("[3,2,2]", "{6, 2}", "1, 2, 1, 2, 1, 3").ok());
+  // Samples that lie side by side have other rows.
+  CHECK_FALSE(import_exported(R"(g (float[3,2,2] x) => (float[3,2,2] y)
+    <float[6,1] val_1 = {1, 2, 1, 2, 1, 2}, int64[3] back = {2, 3, 2}, int64[2] target = {6, 2}> {
+      t = Transpose<perm = [1, 0, 2]>(x)
+      flat = Reshape(t, target)
+      sum = Add(flat, val_1)
+      z = Reshape(sum, back)
+      y = Transpose<perm = [1, 0, 2]>(z)
+    })")
+                  .ok());
+}
+
+TEST_CASE("places that are picked of each sample by the same numbers are those of all") {
+  const auto follows = [](const std::string& numbers, const std::string& axis) {
+    const auto imported = import_text("g (float[3,2] x) => (float[3,1] y) <int64[3,1] places = {" + numbers + R"(}> {
+      y = GatherElements<axis = )" + axis +
+                                      ">(x, places) }");
+    return imported.ok() && has(nodes_of(imported), "f32[B,1]");
+  };
+  CHECK(follows("1, 1, 1", "1"));
+  CHECK_FALSE(follows("1, 0, 1", "1"));
+  for (const char* samples : {"0", "-2"}) CHECK_FALSE(follows("1, 1, 1", samples));
+}
+
+TEST_CASE("the first state of a recurrent layer is that of all samples where its rows are equal") {
+  const auto layer = [](const std::string& state) {
+    return import_exported(R"(g (float[5,3,1] x) => (float[5,1,3,2] y)
+      <float[1,2,1] w = {1, 2}, float[1,2,2] r = {1, 2, 3, 4}, float[1,3,2] val_1 = {)" +
+                           state + R"(}> {
+      y = RNN<hidden_size = 2>(x, w, r, "", "", val_1)
+    })");
+  };
+  CHECK_FALSE(has(nodes_of(layer("0, 0, 0, 0, 0, 0")), "Expand("));
+  CHECK(has(nodes_of(layer("1, 2, 1, 2, 1, 2")), "{shape=dims[1,B,2]}"));
+  CHECK_FALSE(layer("1, 2, 1, 2, 1, 3").ok());
+}
+
 TEST_CASE("the numbers of the samples of the export number those of any batch") {
   const auto picked = [](const std::string& rows) {
     return import_text("g (float[3,4,2] x, int64[3,1] at) => (float[3,2] y) <int64[3,1] rows = {" + rows + R"(}> {

@@ -142,6 +142,15 @@ TEST_CASE("forms of Resize that ATen has not, over axes that are named") {
   CHECK(reports(resized("mode = \"spline\", axes = [2, 3]", ", s").problems(), Code::kUnsupportedOp, "mode"));
 }
 
+TEST_CASE("in a file with a fixed batch, the sizes of a Resize hold it") {
+  const auto resized = [](const std::string& samples) {
+    return import_text("g (float[4,3,6,5] x) => (float[4,3,12,5] y) { z = Constant<value_ints = [" + samples +
+                       ", 3, 12, 5]>() y = Resize<mode = \"linear\", antialias = 1>(x, , , z) }");
+  };
+  CHECK(nodes_of(resized("4")).find("[B,3,12,5]") != std::string::npos);
+  CHECK(reports(resized("8").problems(), Code::kMixesSamples, "samples"));
+}
+
 TEST_CASE("random numbers are of the type that the node names") {
   CHECK(nodes_of(import_text("g (float[N,3] p) => (double[N,3] y) { y = Bernoulli<dtype = 11>(p) }")).find("f64") !=
         std::string::npos);

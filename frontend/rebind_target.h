@@ -1,0 +1,20 @@
+#pragma once
+// The batch in the target of a Reshape whose sizes the file fixes.
+//
+// A file with a fixed batch n has n in such targets, alone or as a factor. Which axis of the target holds it follows
+// from the order of the elements, which a Reshape keeps: the batch of the operand is n steps over a number of elements,
+// and just one axis of the target takes these steps. So [T, n, H] becomes [T, n * H], [T * n, H] or [T, 1, n, H].
+
+#include "frontend/node_context.h"
+
+namespace graphpipe::frontend {
+
+/// Puts the batch into the target of the Reshape that `context` is of, with a note, where the file fixes the batch and
+/// one axis takes its steps. Otherwise the target stays, and the check of the number of elements refuses it.
+void rebind_target(NodeContext& context, ir::Shape& target);
+
+/// How many rows of the value's batch axis, [c * B], lie together for each sample: c where a sample has its rows one
+/// behind the other, 1 where the samples lie side by side, as of [c, B]. Nothing where the nodes before it do not say.
+std::optional<int64_t> rows_per_step(const ir::Graph& graph, ir::ValueId value);
+
+}  // namespace graphpipe::frontend
