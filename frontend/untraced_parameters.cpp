@@ -86,6 +86,12 @@ bool takes_sizes(std::string_view target) {
   return std::ranges::any_of(kTargets, [&](std::string_view each) { return target.starts_with(each); });
 }
 
+/// "encoder.norm." of "encoder.norm.weight".
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+
+/// Parameters of which the file tells nothing, by component: "weight".
+using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
+
 class Tracer {
  public:
   Tracer(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
@@ -109,8 +115,8 @@ class Tracer {
   }
 
   UntracedParameters run() {
-    std::map<std::string_view, std::vector<std::string>> names;  // by component: "weight"
-    std::map<std::string_view, int64_t> unexplained;             // what ties or look-ups have to explain
+    UnknownNames names;
+    std::map<std::string_view, int64_t> unexplained;  // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
       if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
           computed_from_.contains(name) || looked_up_.contains(name) || rules_.leaves_out(name))
@@ -132,7 +138,7 @@ class Tracer {
     if (!untraced.names.empty() && untraced.evidence.empty())
       untraced.evidence = merged(without_product_.at(untraced.names.front()));
     // Layers that are applied several times look like ties, which may not hide what is known.
-    const bool is_sure = !names.empty() && has_lost_layer();
+    const bool is_sure = !names.empty() && has_lost_layer(names);
     for (auto& [component, of_component] : names) {
       const auto left = static_cast<size_t>(std::max<int64_t>(is_sure ? 1 : 0, unexplained[component]));
       if (left == 0) continue;
@@ -215,6 +221,7 @@ class Tracer {
 
   void read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
     results_.insert(call.result);
+    read_twins(call, nodes);
     const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
     const bool may_be_merged = !takes_sizes(call.target) && reads_another_product(call, nodes);
@@ -235,9 +242,42 @@ class Tracer {
     }
   }
 
+  /// Notes which parameters the call takes, and for each value that it takes what its nodes read of the same kind,
+  /// which it does not take.
+  void read_twins(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
+    for (const std::string& value : call.values) {
+      if (std::string name = signature_.tensor_of(value); signature_.lists_parameter(name))
+        taken_by_[call.result].insert(std::move(name));
+      if (!is_of_layer(value.substr(1))) continue;
+      for (const OnnxNode* node : nodes)
+        for (const std::string& input : node->inputs)
+          if (call_of_value(input) == call_of_value(value.substr(1)) &&
+              std::ranges::find(call.values, "%" + input) == call.values.end())
+            twins_[value.substr(1)].insert(input);
+    }
+  }
+
+  /// Whether a lost layer can only be the one that nodes read in its place, applied again: that takes several
+  /// parameters of one module, and no other module has as many of which nothing is known.
+  bool is_applied_again(const std::string& lost, const UnknownNames& unknown) const {
+    const auto twins = twins_.find(lost);
+    if (twins == twins_.end() || twins->second.size() != 1) return false;
+    const auto taken = taken_by_.find(*twins->second.begin());
+    if (taken == taken_by_.end()) return false;
+    const std::string module = module_of(*taken->second.begin());
+    if (!std::ranges::all_of(taken->second, [&](const std::string& name) { return module_of(name) == module; }))
+      return false;
+    std::map<std::string, size_t> counts;  // by module
+    for (const auto& [component, names] : unknown)
+      for (const std::string& name : names) ++counts[module_of(name)];
+    return std::ranges::all_of(counts, [&](const auto& each) { return each.second < taken->second.size(); });
+  }
+
   /// A layer that has been merged with another, or computed beforehand.
-  bool has_lost_layer() const {
-    const auto is_lost = [&](const std::string& name) { return is_of_layer(name) && !is_made(name); };
+  bool has_lost_layer(const UnknownNames& unknown) const {
+    const auto is_lost = [&](const std::string& name) {
+      return is_of_layer(name) && !is_made(name) && !is_applied_again(name, unknown);
+    };
     const auto is_folded = [&](const Tensor& tensor) {
       return is_computed(tensor, signature_) && !is_look_up(tensor, signature_) && is_of_layer(tensor.name);
     };
@@ -307,10 +347,12 @@ class Tracer {
   std::map<std::string, std::string> multiplied_;  // results of multiplications, and of the calls that they belong to
   std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
-  std::map<std::string, std::set<std::string>> readers_;  // of each tensor: the calls that take it
-  std::map<std::string, std::string> without_product_;    // weights of calls of which the file has no product
-  std::map<std::string, std::string> parted_;             // tensors, and the parameter that they were computed from
-  std::map<std::string, std::string> computed_from_;      // parameters without a tensor, and what was computed of each
+  std::map<std::string, std::set<std::string>> readers_;   // of each tensor: the calls that take it
+  std::map<std::string, std::string> without_product_;     // weights of calls of which the file has no product
+  std::map<std::string, std::set<std::string>> taken_by_;  // parameters, by the results of the calls that take them
+  std::map<std::string, std::set<std::string>> twins_;     // what is read in the place of values of layers
+  std::map<std::string, std::string> parted_;              // tensors, and the parameter that they were computed from
+  std::map<std::string, std::string> computed_from_;       // parameters without a tensor, and what was computed of each
 };
 
 }  // namespace

@@ -255,6 +255,31 @@ TEST_CASE("layers of one input that began alike and were merged are refused, wha
               "dist", "expand_1");
 }
 
+TEST_CASE("a layer with several parameters that is applied twice to one input does not hide ties") {
+  // The table is tied to the head, whose name its calls have.
+  const auto applied_twice = [](const std::vector<std::string>& untold) {
+    std::vector<std::string> listed = {"w", "b", "weight"};
+    listed.insert(listed.end(), untold.begin(), untold.end());
+    const std::string layer = "linear|" + call("linear.default", "%e, %p_w, %p_b");
+    return import_trained(exported_model(
+        "g (int64[N] ids, float[5,3] weight, float[3,3] val_0, float[3] b, float[3,5] val_4) => (float[N,5] y) { e = "
+        "Gather(weight, ids) m = MatMul(e, val_0) linear = Add(m, b) t = Tanh(linear) s = Add(linear, t) y = MatMul(s, "
+        "val_4) }",
+        {{"e", call("embedding.default", "%p_weight, %ids")},
+         {"m", layer},
+         {"linear", layer},
+         {"t", call("tanh.default", "%linear_1")},
+         {"s", call("add.Tensor", "%linear, %t")},
+         {"y", call("linear.default", "%s, %p_weight")}},
+        listed));
+  };
+  CHECK(trained_names(applied_twice({"table.weight"})) == std::set<std::string>{"w", "b", "weight"});
+  // That may be another layer, which began as the first.
+  const auto refused = applied_twice({"table.weight", "table.bias"});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "merged the layer of 'linear_1'"));
+}
+
 TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
   // The tied names leave one parameter that no call takes.
   const auto scaled = import_trained(
