@@ -14,6 +14,7 @@
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/restore_first_steps.h"
 #include "frontend/restore_folded.h"
 #include "frontend/restore_recurrent.h"
 #include "frontend/value_names.h"
@@ -417,6 +418,7 @@ Restoration restore_parameters(GraphBody& body, const ExportSignature& signature
   restored.sources.merge(separation.sources);
   restored.separated = std::move(separation.values);
   restore_recurrent(body, signature, rules, readers.elements_of, restored);
+  restore_first_steps(body, signature, readers.elements_of, restored);
   restore_folded(body, signature, rules, readers.elements_of, restored);
   return restored;
 }
