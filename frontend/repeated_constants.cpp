@@ -16,10 +16,11 @@ bool broadcasts(const OnnxNode& node) {
   return dependence == ops::Dependence::kElement || dependence == ops::Dependence::kRepeated;
 }
 
-/// Whether the rows of the operands meet each other, or are joined; GatherElements takes places of each by its numbers.
-bool takes_rows_alike(const OnnxNode& node) {
-  return broadcasts(node) || node.op == "Concat" || node.op == "GatherElements";
-}
+/// Whether a node takes places of each row, or writes to them, by numbers that the row has too.
+bool takes_places(const OnnxNode& node) { return node.op == "GatherElements" || node.op == "ScatterElements"; }
+
+/// Whether the rows of the operands meet each other, or are joined.
+bool takes_rows_alike(const OnnxNode& node) { return broadcasts(node) || node.op == "Concat" || takes_places(node); }
 
 /// How far from the last axis the batch of the operands, or of what an Expand is to fill, is; none if there is none.
 std::optional<size_t> batch_from_end(Lowering& lowering, const OnnxNode& node, Dim batch = Dim::batch()) {
@@ -134,9 +135,9 @@ Result<std::string> bind_own(NodeContext& context, const std::string& name, Bind
   return own;
 }
 
-/// Whether a Concat joins along this axis, or a GatherElements picks along it.
+/// Whether a Concat joins along this axis, or places are those along it.
 Result<bool> joins_along(const NodeContext& context, size_t rank, size_t from_end) {
-  if (context.node().op != "Concat" && context.node().op != "GatherElements") return false;
+  if (context.node().op != "Concat" && !takes_places(context.node())) return false;
   GP_TRY(const int64_t axis, context.axis(context.int_attribute("axis", 0), rank));
   return axis == static_cast<int64_t>(rank - from_end);
 }

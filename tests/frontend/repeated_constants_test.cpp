@@ -151,6 +151,15 @@ TEST_CASE("places that are picked of each sample by the same numbers are those o
   CHECK(follows("1, 1, 1", "1"));
   CHECK_FALSE(follows("1, 0, 1", "1"));
   for (const char* samples : {"0", "-2"}) CHECK_FALSE(follows("1, 1, 1", samples));
+  // As the gates of experts are written into zeros.
+  const auto written = [](const std::string& zeros, const std::string& axis) {
+    return import_exported("g (float[3,2] x, int64[3,2] at) => (float[3,4] y) <float[3,4] val_1 = {" + zeros + R"(}> {
+      y = ScatterElements<axis = )" +
+                           axis + ">(val_1, at, x) }");
+  };
+  CHECK(has(nodes_of(written("0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0", "1")), "f32[B,4]"));
+  CHECK_FALSE(written("0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1", "1").ok());
+  CHECK_FALSE(has(nodes_of(written("0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0", "0")), "f32[B,4]"));
 }
 
 TEST_CASE("the first state of a recurrent layer is that of all samples where its rows are equal") {
