@@ -247,7 +247,9 @@ Result<std::optional<std::string>> own_rows(NodeContext& context, size_t i, size
   const std::string& name = context.node().inputs[i];
   const Binding* operand = name.empty() ? nullptr : lowering.find(name);
   const int64_t samples = lowering.traced_batch();
-  if (operand == nullptr || !may_repeat(*operand, from_end, samples * rows)) return std::optional<std::string>();
+  int64_t all = 0;
+  if (operand == nullptr || __builtin_mul_overflow(samples, rows, &all) || !may_repeat(*operand, from_end, all))
+    return std::optional<std::string>();
   const size_t axis = operand->type.shape.size() - from_end;
   std::optional<Binding> one = of_one_sample(lowering, *operand, from_end);
   if (!one) return std::optional<std::string>();
@@ -309,7 +311,8 @@ Result<std::optional<std::string>> own_state(NodeContext& context, size_t input)
   ir::Shape all = row.type.shape;
   const size_t axis = context.int_attribute("layout", 0) == 1 ? 0 : 1;
   if (all[axis] != Dim::fixed(samples) || !all[1 - axis].is_fixed()) return std::optional<std::string>();
-  const int64_t rows = samples * all[1 - axis].factor;
+  int64_t rows = 0;
+  if (__builtin_mul_overflow(samples, all[1 - axis].factor, &rows) || rows < 1) return std::optional<std::string>();
   if (!lowering.tensors().repeats(*row.data, rows)) return std::optional<std::string>();
   context.note(Severity::kNote, Code::kBatchNotFound,
                text("its first state ", quoted(ModelText(name)), " is the same for each of the ", samples,

@@ -142,7 +142,7 @@ class RecurrentRestorer {
   void restore(const Tensor& tensor, const std::vector<PackedOperand>& operands) {
     if (bound_.contains(tensor.name) || reads_.at(tensor.name) != operands.size()) return;
     const std::optional<std::string> elements = elements_of_(tensor);
-    if (!elements) return;
+    if (!elements || elements->empty()) return;
     std::map<std::string, Tensor> parameters;
     for (const PackedOperand& operand : operands)
       if (!take_apart(tensor, *elements, operand, parameters)) return;

@@ -173,6 +173,11 @@ TEST_CASE("the first state of a recurrent layer is that of all samples where its
   CHECK_FALSE(has(nodes_of(layer("0, 0, 0, 0, 0, 0")), "Expand("));
   CHECK(has(nodes_of(layer("1, 2, 1, 2, 1, 2")), "{shape=dims[1,B,2]}"));
   CHECK_FALSE(layer("1, 2, 1, 2, 1, 3").ok());
+  CHECK_FALSE(import_exported(R"(g (float[5,3,1] x) => (float[5,1,3,2] y)
+    <float[1,2,1] w = {1, 2}, float[1,2,2] r = {1, 2, 3, 4}, float[0,3,2] val_1 = {}> {
+      y = RNN<hidden_size = 2>(x, w, r, "", "", val_1)
+    })")
+                  .ok());
 }
 
 TEST_CASE("the numbers of the samples of the export number those of any batch") {
