@@ -17,7 +17,7 @@ struct Entry {
   size_t argument;
 };
 
-constexpr std::array<Entry, 26> kEntries = {{
+constexpr std::array<Entry, 28> kEntries = {{
     {"aten.linear.", "MatMul", 1, 1},
     {"aten.linear.", "Gemm", 1, 1},
     {"aten.linear.", "Gemm", 2, 2},
@@ -38,6 +38,8 @@ constexpr std::array<Entry, 26> kEntries = {{
     {"aten.group_norm.", "GroupNormalization", 2, 3},
     {"aten.group_norm.", "Mul", kAnyInput, 2},
     {"aten.group_norm.", "Add", kAnyInput, 3},
+    {"aten.instance_norm.", "InstanceNormalization", 1, 1},
+    {"aten.instance_norm.", "InstanceNormalization", 2, 2},
     {"batch_norm", "BatchNormalization", 1, 1},
     {"batch_norm", "BatchNormalization", 2, 2},
     {"batch_norm", "BatchNormalization", 3, 3},

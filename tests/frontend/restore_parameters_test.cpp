@@ -128,6 +128,17 @@ TEST_CASE("norms of groups get their vectors back, statistics theirs, and convol
   CHECK(param_of(whole->graph, "mean").kind == ir::ParamKind::kBuffer);
 }
 
+TEST_CASE("instance norms that began alike have their own weights and biases") {
+  const auto norm = [](const std::string& of, const std::string& number) {
+    return call("instance_norm.default", "%" + of + ", %p_w" + number + ", %p_b" + number + ", None, None, True, 0.1");
+  };
+  const auto imported = import_trained(exported_model(
+      "g (float[N,4,6] x, float[4] w1, float[4] b1) => (float[N,4,6] b) { a = "
+      "InstanceNormalization(x, w1, b1) r = Relu(a) b = InstanceNormalization(r, w1, b1) }",
+      {{"a", norm("x", "1")}, {"r", call("relu.default", "%a")}, {"b", norm("r", "2")}}, {"w1", "b1", "w2", "b2"}));
+  CHECK(trained_names(imported) == std::set<std::string>{"w1", "b1", "w2", "b2"});
+}
+
 TEST_CASE("what a restored tensor is read through comes before all that read it, also where a call has later nodes") {
   const std::string norm = call("group_norm.default", "%x, 2, %p_scale, %p_shift");
   const std::string early = "early|" + norm, late = "late|" + norm;
