@@ -10,7 +10,8 @@ class Seen:
     """What forward used while it was watched."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Any, tuple[Any, ...]]] = []  # of Functions: the class, what its forward got but for ctx
+        # Of Functions: the class, what its forward got but for ctx, and which of these have a gradient.
+        self.calls: list[tuple[Any, tuple[Any, ...], tuple[bool, ...]]] = []
         self.hooks = False
 
 
@@ -37,9 +38,9 @@ def check_hooks(module: Any) -> None:
 
 
 def _functions(base: Any) -> Iterator[Any]:
-    """All Functions with a forward of their own, but for those of PyTorch."""
+    """All Functions but those of PyTorch."""
     for function in base.__subclasses__():
-        if not function.__module__.startswith("torch.") and "forward" in function.__dict__:
+        if not function.__module__.startswith("torch."):
             yield function
         yield from _functions(function)
 
@@ -51,73 +52,98 @@ def _has_context(function: Any) -> bool:
     return function.setup_context is torch.autograd.Function.setup_context
 
 
+def _replace(owner: Any, name: str, value: Any, ending: contextlib.ExitStack) -> None:
+    """Until the end the class has this attribute; then what it had of its own again, if anything."""
+    before = owner.__dict__.get(name)
+    setattr(owner, name, value)
+    ending.callback(lambda: delattr(owner, name) if before is None else setattr(owner, name, before))
+
+
+def _note_forwards(seen: Seen, ending: contextlib.ExitStack) -> None:
+    """Modules keep `apply` itself under other names, so it is the forward of Functions that is replaced: of all, since one may
+    have another's forward and its own backward, and of those that forward itself defines."""
+    import torch
+
+    base = torch.autograd.Function
+
+    def watch(function: Any, forward: Any) -> None:
+        def note(*arguments: Any, **options: Any) -> Any:
+            values = arguments[1:] if _has_context(function) else arguments
+            seen.calls.append((function, values, tuple(isinstance(v, torch.Tensor) and v.requires_grad for v in values)))
+            return forward(*arguments, **options)
+
+        note.of = forward  # type: ignore[attr-defined]
+        _replace(function, "forward", staticmethod(note), ending)
+
+    # Their forwards are looked up before any is replaced: it would be noted twice.
+    for function, forward in [(function, function.forward) for function in _functions(base)]:
+        watch(function, forward)
+    _replace(base, "__init_subclass__", classmethod(lambda function, **_: watch(function, getattr(function.forward, "of", function.forward))), ending)
+
+
 @contextlib.contextmanager
 def watched() -> Iterator[Seen]:
-    """Notes which Functions run, and whether hooks are put on values. Modules keep `apply` itself under other names, so it is
-    their forward that is replaced."""
+    """Notes which Functions run, and whether hooks are put on values. A part that torch.utils.checkpoint(use_reentrant=True) runs
+    without gradients, to run it again in the backward, runs as it is: exported without gradients it would not train."""
     import torch
+    from torch.utils.checkpoint import CheckpointFunction
 
     seen = Seen()
     hook = torch.Tensor.register_hook
-    forwards = {function: function.__dict__["forward"] for function in _functions(torch.autograd.Function)}
-
-    def noting(function: Any) -> Any:
-        forward = function.forward
-
-        def note(*arguments: Any, **options: Any) -> Any:
-            seen.calls.append((function, arguments[1:] if _has_context(function) else arguments))
-            return forward(*arguments, **options)
-
-        return staticmethod(note)
 
     def noting_hook(self: Any, function: Any) -> Any:
         seen.hooks = True
         return hook(self, function)
 
-    for function in forwards:
-        setattr(function, "forward", noting(function))
-    setattr(torch.Tensor, "register_hook", noting_hook)
-    try:
+    with contextlib.ExitStack() as ending:
+        _replace(torch.Tensor, "register_hook", noting_hook, ending)
+        _replace(CheckpointFunction, "apply", staticmethod(lambda run, preserve, *arguments: run(*arguments)), ending)
+        _note_forwards(seen, ending)
         yield seen
-    finally:
-        for function, forward in forwards.items():
-            setattr(function, "forward", forward)
-        setattr(torch.Tensor, "register_hook", hook)
 
 
-def _gradients(compute: Any, arguments: tuple[Any, ...], factor: int) -> list[Any]:
-    """Of a fixed weighting of the results, with respect to the arguments that may have one, which are multiplied by `factor`."""
+def _gradients(compute: Any, arguments: tuple[Any, ...], trained: tuple[bool, ...], factor: float,
+               weight: float) -> tuple[list[Any], list[bool]]:
+    """Of a fixed weighting of the results, with respect to the arguments that have a gradient. These are multiplied by `factor`, the
+    weights by `weight`, and what is found is divided by it. Then for each tensor of the results whether it has a gradient."""
     import torch
 
-    leaves = [(factor * a.detach()).requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
-    wanted = [a for a in leaves if isinstance(a, torch.Tensor) and a.requires_grad]
+    leaves = [(factor * a.detach()).requires_grad_() if has_gradient else a for a, has_gradient in zip(arguments, trained)]
+    wanted = [a for a, has_gradient in zip(leaves, trained) if has_gradient]
     # What forward writes in place must be no leaf.
-    results = compute(*(a.view_as(a) if isinstance(a, torch.Tensor) and a.requires_grad else a for a in leaves))
-    results = [r for r in (results if isinstance(results, tuple) else (results,)) if isinstance(r, torch.Tensor) and r.requires_grad]
+    results = compute(*(a.view_as(a) if has_gradient else a for a, has_gradient in zip(leaves, trained)))
+    results = [r for r in (results if isinstance(results, tuple) else (results,)) if isinstance(r, torch.Tensor)]
+    passes = [r.requires_grad for r in results]
+    results = [r for r in results if r.requires_grad]
     if not wanted or not results:
-        return [torch.zeros_like(a) for a in wanted]
-    weights = [torch.linspace(-1, 2, r.numel(), dtype=r.dtype).reshape(r.shape) for r in results]
+        return [torch.zeros_like(a) for a in wanted], passes
+    weights = [weight * torch.linspace(-1, 2, r.numel(), dtype=r.dtype).reshape(r.shape) for r in results]
     found = torch.autograd.grad(results, wanted, weights, allow_unused=True)
-    return [torch.zeros_like(a) if g is None else g for a, g in zip(wanted, found)]
+    return [torch.zeros_like(a) if g is None else g / weight for a, g in zip(wanted, found)], passes
 
 
-def _is_that_of_forward(function: Any, arguments: tuple[Any, ...]) -> bool:
+def _is_that_of_forward(function: Any, arguments: tuple[Any, ...], trained: tuple[bool, ...]) -> bool:
     """Whether backward gives what PyTorch computes for the operators of forward, at these arguments."""
     import torch
 
     def operators(*values: Any) -> Any:
         return function.forward(_Context(), *values) if _has_context(function) else function.forward(*values)
 
-    def agree(factor: int) -> bool:
+    def agree(factor: float, weight: float) -> bool:
         torch.manual_seed(0)
-        own = _gradients(function.apply, arguments, factor)
+        own, own_passes = _gradients(function.apply, arguments, trained, factor, weight)
         torch.manual_seed(0)
-        plain = _gradients(operators, arguments, factor)
-        return all(torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True) for a, b in zip(own, plain))
+        plain, plain_passes = _gradients(operators, arguments, trained, factor, weight)
+        # A forward without gradients, such as that of a checkpoint, is exported so.
+        if any(own_passes) and own_passes != plain_passes:
+            return False
+        # Where PyTorch's own has no number, a better one is no other training.
+        return all(torch.allclose(a[b.isfinite()], b[b.isfinite()], rtol=1e-3, atol=1e-5) for a, b in zip(own, plain))
 
     try:
+        # Large values reach where they are cut off or rounded; so do large gradients.
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            return agree(1) and agree(10)  # large values reach where they are cut off or rounded
+            return all(agree(factor, weight) for factor, weight in ((1, 1), (10, 1), (1000, 1), (1, 1000)))
     except Exception:  # a forward that cannot run so may do anything
         return False
 
@@ -128,13 +154,14 @@ def check_functions(module: Any, inputs: Mapping[str, Any]) -> None:
     import torch
 
     kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    with torch.enable_grad(), watched() as seen:
+        module(**inputs)
     with torch.no_grad():
-        with watched() as seen:
-            module(**inputs)
         for buffer, before in kept:
             buffer.copy_(before)
-    differing = sorted({function.__name__ for function, arguments in seen.calls if not _is_that_of_forward(function, arguments)})
+    differing = sorted({call[0].__name__ for call in seen.calls if not _is_that_of_forward(*call)})
     if differing:
         raise ValueError(f"{', '.join(differing)}: the backward of this torch.autograd.Function is not the gradient of its forward, "
                          "which is all that a file holds: the training would be another one; write it by operators, for instance "
-                         "x + (f(x) - x).detach() for a straight-through gradient, or (1 + a) * x.detach() - a * x for a reversed one")
+                         "x + (f(x) - x).detach() for a straight-through gradient, or (1 + a) * x.detach() - a * x for a reversed one; "
+                         "where it only computes activations again (checkpoints), switch it off for the export")

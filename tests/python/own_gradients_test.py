@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 import torch
+import torch.utils.checkpoint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -53,6 +54,75 @@ class LeanSwish(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         s = torch.sigmoid(x)
         return gradient * s * (1 + x * (1 - s))
+
+
+class Unlike(LeanSwish):
+    """Has another's forward."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+
+
+class CutOff(torch.autograd.Function):
+    """Where gradients are large it is another one."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.clamp(-5, 5)
+
+
+class Scaled(torch.autograd.Function):
+    """By factors that have no gradient, as masks and tables of positions."""
+
+    @staticmethod
+    def forward(ctx, x, factors):
+        ctx.save_for_backward(factors)
+        return x * factors
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0], None
+
+
+class ComputesAgain(torch.autograd.Function):
+    """A checkpoint of someone's own."""
+
+    @staticmethod
+    def forward(ctx, run, x, *parameters):
+        ctx.run, ctx.parameters = run, parameters
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return run(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with torch.enable_grad():
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            found = torch.autograd.grad(ctx.run(x), (x, *ctx.parameters), gradient, allow_unused=True)
+        return (None, *found)
+
+
+def defined_within(x):
+    class Backwards(Reversed):
+        @staticmethod
+        def backward(ctx, gradient):
+            return -3 * gradient
+
+    return Backwards.apply(x)
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.second, self.first(x), use_reentrant=True)
 
 
 class Applies(torch.nn.Module):
@@ -117,6 +187,12 @@ class OwnGradients(unittest.TestCase):
         self.refused(Applies(Reversed.apply), "^Reversed: the backward")
         # At the examples, which are small, nothing is cut off.
         self.refused(Applies(lambda x: StraightThrough.apply(x.tanh(), 2.0)), "^StraightThrough: the backward")
+        self.refused(Applies(CutOff.apply), "^CutOff: the backward")
+        self.refused(Applies(Unlike.apply), "^Unlike: the backward")
+        self.refused(Applies(defined_within), "^Backwards: the backward")
+        part = torch.nn.Linear(4, 4)
+        self.refused(Applies(lambda x: ComputesAgain.apply(part, x, *part.parameters())), "^ComputesAgain: .*checkpoints")
+        self.refused(Applies(lambda x: ComputesAgain.apply(torch.tanh, x)), "^ComputesAgain: .*checkpoints")
 
     def test_other_functions_are_exported_and_the_module_is_left_as_it_was(self):
         forward = LeanSwish.__dict__["forward"]
@@ -125,6 +201,13 @@ class OwnGradients(unittest.TestCase):
         self.assertIn("Sigmoid", [node.op_type for node in self.exported(module).node])
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, module.buffers())))
         self.assertIs(LeanSwish.__dict__["forward"], forward)
+        self.assertNotIn("forward", Unlike.__dict__)
+        self.exported(Applies(lambda x: Scaled.apply(x, torch.ones(4))))
+
+    def test_a_part_that_is_checkpointed_trains(self):
+        nodes = self.exported(Checkpointed()).node
+        self.assertEqual([node.op_type for node in nodes if node.op_type == "Identity"], [])
+        self.assertEqual(len([node for node in nodes if node.op_type in ("Gemm", "MatMul")]), 2)
 
     def test_hooks_on_gradients_are_refused(self):
         self.refused(Applies(with_hook), "register_hook")
