@@ -14,7 +14,7 @@
 namespace graphpipe::driver {
 namespace {
 
-/// A tensor's own norm counts only down to this part of the largest norm.
+/// A tensor's own norm counts only down to this part of the largest norm, unless its tolerance says otherwise.
 constexpr double kNormFloor = 1e-3;
 
 template <typename T, typename Convert>
@@ -128,14 +128,14 @@ class UpdateRule {
 
   /// Nothing where the tensor does not train.
   std::optional<Measure> measure(const files::TensorEntry& entry, const std::vector<double>& expected,
-                                 double tolerance) const {
+                                 const TensorTolerance& tolerances) const {
     if (!file_) return std::nullopt;
     const std::string& name = entry.name.raw();
     const std::vector<double> known = file_->numbers(name), before = before_->numbers(name);
     if (known.size() != expected.size() || before.size() != expected.size() || known.empty()) return std::nullopt;
     Scale scale = scale_of(name, known);
-    scale.norm = std::max(scale.norm, kNormFloor * largest_norm_);
-    const double rounding = std::min(tolerance * scale.norm / std::sqrt(static_cast<double>(known.size())),
+    scale.norm = std::max(scale.norm, tolerances.floor_of(name) * largest_norm_);
+    const double rounding = std::min(tolerances.of(name) * scale.norm / std::sqrt(static_cast<double>(known.size())),
                                      largest_rounding(name, scale.norm, known.size()));
     Measure measure{.norm = update_norm(before, expected, scale), .explained = moves(known, scale.rate, rounding)};
     const double unit = unit_of(entry.dtype);
@@ -243,6 +243,11 @@ double TensorTolerance::of(const std::string& tensor) const {
   return found == looser.end() ? usual : found->second;
 }
 
+double TensorTolerance::floor_of(const std::string& tensor) const {
+  const auto found = floors.find(tensor);
+  return found == floors.end() ? kNormFloor : found->second;
+}
+
 bool is_worse(const Comparison& a, const Comparison& b) {
   const auto in_tolerances = [](const Comparison& c) {
     return c.difference == 0 ? 0 : c.difference / std::max(c.tolerance, 1e-300);
@@ -285,10 +290,11 @@ Result<Comparison> compare_tensors(const std::string& path, const std::string& r
     if (found == mine.entries().end() || found->second.shape != entry.shape || found->second.dtype != entry.dtype)
       return different(entry);
     const Pair pair{.entry = &entry, .found = mine.numbers(found->second), .expected = theirs.numbers(entry)};
-    const double allowed = tolerance.of(name);
-    std::optional<Measure> measure = rule.measure(entry, pair.expected, allowed);
-    if (!measure) measure = Measure{.norm = std::max(norm(pair.expected), kNormFloor * largest_norm), .explained = {}};
-    Comparison comparison = compare(pair, *measure, allowed);
+    std::optional<Measure> measure = rule.measure(entry, pair.expected, tolerance);
+    if (!measure)
+      measure =
+          Measure{.norm = std::max(norm(pair.expected), tolerance.floor_of(name) * largest_norm), .explained = {}};
+    Comparison comparison = compare(pair, *measure, tolerance.of(name));
     if (is_worse(comparison, worst)) worst = std::move(comparison);
   }
   return worst;

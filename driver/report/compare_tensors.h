@@ -8,7 +8,9 @@
 // Gradients and outputs. A tensor may differ by `tolerance` of its Euclidean norm, or of 1e-3 of the largest norm of
 // all tensors where its own is less. Rounding is as large as the terms that were added allow, not their sum: the bias
 // of an attention's keys has a gradient of zero, because softmax does not see a shift, and what is left is the noise of
-// terms that are as large as those of other gradients. A wrong gradient is seen from 1e-7 of the largest one on.
+// terms that are as large as those of other gradients. A wrong gradient is seen from 1e-7 of the largest one on. Where
+// the terms are 16-bit numbers the noise is as much larger, but a gradient that merely is small must not pass for it:
+// only where the graph says that a gradient is zero does a larger part of the largest norm count (`floors`).
 //
 // Weights after a step. What trains is compared by its update, the weights minus those that the step began with: a
 // difference counts in parts of the update's norm, since a small learning rate changes weights by less than any
@@ -50,7 +52,10 @@ struct TensorTolerance {
   double usual = 0;
   /// Of tensors for which more is rounding.
   std::map<std::string, double> looser;
+  /// The part of the largest norm that counts where a tensor's own is less, of tensors for which it is not 1e-3.
+  std::map<std::string, double> floors;
   double of(const std::string& tensor) const;
+  double floor_of(const std::string& tensor) const;
 };
 
 struct Comparison {

@@ -13,10 +13,14 @@ using ir::ValueId;
 struct Format {
   ir::DType dtype;
   double loss, tensor;
+  /// The part of the largest norm that a gradient of zero is measured against: two units of the format, in parts of
+  /// `tensor`. 0: the usual one.
+  double floor_of_zero;
 };
 /// The most precise first. All other formats count as float32.
-constexpr std::array<Format, 3> kFormats = {
-    {{ir::DType::kFloat32, 1e-5, 1e-4}, {ir::DType::kFloat16, 2e-3, 1e-2}, {ir::DType::kBFloat16, 1e-2, 5e-2}}};
+constexpr std::array<Format, 3> kFormats = {{{ir::DType::kFloat32, 1e-5, 1e-4, 0},
+                                             {ir::DType::kFloat16, 2e-3, 1e-2, 2 * 0x1p-10 / 1e-2},
+                                             {ir::DType::kBFloat16, 1e-2, 5e-2, 2 * 0x1p-7 / 5e-2}}};
 
 size_t format_of(ir::DType dtype) {
   for (size_t format = 1; format < kFormats.size(); ++format)
@@ -70,6 +74,47 @@ class Roundings {
   IdMap<ValueId, size_t> of_;
 };
 
+/// The axis of the node's only input that becomes `axis` of its result; nothing where the node does more to its numbers
+/// than round or sum them, or where `axis` is none of the input's.
+std::optional<int64_t> axis_before(const ir::Graph& graph, const ir::Node& node, int64_t axis) {
+  if (node.op == "Cast" || node.op == "Identity") return axis;
+  if (node.op == "Transpose") {
+    const std::vector<int64_t> order = node.attributes.get_ints("perm");
+    return axis < static_cast<int64_t>(order.size()) ? std::optional(order[axis]) : std::nullopt;
+  }
+  if (node.op != "ReduceSum" || node.attributes.get_int("keepdims", 1) != 0) return std::nullopt;
+  const std::vector<int64_t> summed = node.attributes.get_ints("axes");
+  const auto rank = static_cast<int64_t>(graph.value(node.inputs[0]).type.shape.size());
+  for (int64_t before = 0; before < rank; ++before)
+    if (std::ranges::find(summed, before) == summed.end() && axis-- == 0) return before;
+  return std::nullopt;
+}
+
+/// Whether a value has one number per channel, the sum of a gradient that BatchNorm gives its input.
+bool is_zero_behind_batch_norm(const ir::Graph& graph, ValueId value) {
+  if (graph.value(value).type.shape.size() != 1) return false;
+  int64_t axis = 0;
+  for (ir::NodeId id = graph.value(value).producer; id.valid(); id = graph.value(value).producer) {
+    const ir::Node& node = graph.node(id);
+    if (node.op == "BatchNormalizationGradInput") return axis == 1;
+    if (node.inputs.size() != 1) return false;
+    const std::optional<int64_t> before = axis_before(graph, node, axis);
+    if (!before) return false;
+    axis = *before;
+    value = node.inputs[0];
+  }
+  return false;
+}
+
+/// The parameters all shares of whose gradients are zero but for rounding.
+IdMap<ir::ParamId, bool> gradients_of_zero(const ir::Graph& graph) {
+  IdMap<ir::ParamId, bool> zero(graph.param_count(), false), other(graph.param_count(), false);
+  for (const ir::GradientShare& share : graph.gradient_shares())
+    (is_zero_behind_batch_norm(graph, share.value) ? zero : other)[share.param] = true;
+  for (const ir::ParamId id : graph.param_ids()) zero[id] = zero[id] && !other[id];
+  return zero;
+}
+
 }  // namespace
 
 Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, bool clips_norm) {
@@ -77,7 +122,8 @@ Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, b
   const IdMap<ir::ParamId, size_t> of_params = roundings.of_params();
   size_t loosest = 0, of_loss = 0;
   for (const ir::ParamId id : graph.param_ids()) loosest = std::max(loosest, of_params[id]);
-  Tolerances out{.tensors = {.usual = kFormats[0].tensor, .looser = {}}};
+  const IdMap<ir::ParamId, bool> zero = gradients_of_zero(graph);
+  Tolerances out{.tensors = {.usual = kFormats[0].tensor, .looser = {}, .floors = {}}};
   const auto loosen = [&](const ModelText& name, size_t format) {
     if (format > 0) out.tensors.looser[name.raw()] = kFormats[format].tensor;
   };
@@ -86,6 +132,7 @@ Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, b
     const size_t format = clips_norm && param.trainable ? loosest : of_params[id];
     loosen(param.name, format);
     for (const ModelText& alias : param.aliases) loosen(alias, format);
+    if (zero[id] && of_params[id] > 0) out.tensors.floors[param.name.raw()] = kFormats[of_params[id]].floor_of_zero;
   }
   for (const ir::Output& output : graph.outputs()) {
     const size_t format = roundings.of(output.value);
@@ -97,7 +144,7 @@ Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, b
   out.computes_in = kFormats[loosest].dtype;
   if (!wanted) return out;
   out.loss *= *wanted / kFormats[of_loss].tensor;
-  out.tensors = {.usual = *wanted, .looser = {}};
+  out.tensors = {.usual = *wanted, .looser = {}, .floors = out.tensors.floors};
   return out;
 }
 

@@ -23,6 +23,10 @@ struct Tolerances {
 /// in another order and over other micro-batches, differ by a few of their units, 2^-12 and 2^-9; what a wrong
 /// partition or a wrong weight of the loss does is more.
 ///
+/// A bias that BatchNorm follows has a gradient of zero: the sum, over all that the statistics are of, of what is left
+/// when the mean is taken away. Where these terms are rounded to 16 bits the sum is their noise, of a few units of the
+/// largest gradients. Two such units count there (TensorTolerance::floors), since there is no gradient to get wrong.
+///
 /// `wanted`, the user's word, is about all tensors; losses, which are sums, keep their distance from it. With
 /// `clips_norm` every update has a factor that is computed from all gradients, so all are as loose as the loosest.
 Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, bool clips_norm);

@@ -235,3 +235,16 @@ TEST_CASE("each tensor has its own tolerance, and the worst is the one that exce
   CHECK(found->difference == doctest::Approx(1e-3).epsilon(1e-3));
   CHECK(found->tolerance == 1e-4);
 }
+
+TEST_CASE(
+    "a tensor that is noise of 16 bits is measured against the part of the largest norm that its tolerance says") {
+  const TensorFile reference("reference", {{"large", {1, 0}}, {"noise", {1e-5F, 2e-5F}}});
+  const TensorFile noisy("found", {{"large", {1, 0}}, {"noise", {3e-4F, -1e-4F}}});
+  driver::TensorTolerance tolerance{.usual = 0.01, .looser = {}, .floors = {}};
+  CHECK_FALSE(driver::compare_tensors(noisy.path(), reference.path(), tolerance)->passed());
+  tolerance.floors["noise"] = 0.2;
+  CHECK(driver::compare_tensors(noisy.path(), reference.path(), tolerance)->passed());
+  // More than that is still a fault.
+  const TensorFile wrong("wrong", {{"large", {1, 0}}, {"noise", {3e-3F, -1e-4F}}});
+  CHECK_FALSE(driver::compare_tensors(wrong.path(), reference.path(), tolerance)->passed());
+}

@@ -76,3 +76,46 @@ out model "y" %5
   CHECK(found.tensors.looser.empty());
   CHECK(found.computes_in == ir::DType::kFloat32);
 }
+
+namespace {
+
+// A bias that BatchNorm follows behind a transpose, and one that reaches it by way of an activation, in float16.
+const char* const kBiasBeforeNorm = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,7,4]
+p0  %w1 = weight trainable "zero" filled(0.5) : f32[4]
+p1  %w2 = weight trainable "signal" filled(0.5) : f32[4]
+p2  %w3 = weight trainable "positions" filled(0.5) : f32[7]
+n0  %4 = Cast(%0) : f16[B,7,4]
+n1  %5 = Transpose(%4) {perm=[0,2,1]} : f16[B,4,7]
+n2  %6 = Cast(%5) : f32[B,4,7]
+n3  %7 = BatchNormalizationGradInput(%6) : f32[B,4,7]
+n4  %8 = Cast(%7) : f16[B,4,7]
+n5  %9 = Transpose(%8) {perm=[0,2,1]} : f16[B,7,4]
+n6  %10 = ReduceSum(%9) {axes=[0,1], keepdims=0} : f16[4] @none phase W serves n0
+n7  %11 = Cast(%10) : f32[4] @none phase W serves n0
+n8  %12 = ReluGrad(%9, %4) : f16[B,7,4]
+n9  %13 = ReduceSum(%12) {axes=[0,1], keepdims=0} : f16[4] @none phase W serves n0
+n10 %14 = Cast(%13) : f32[4] @none phase W serves n0
+n11 %15 = ReduceSum(%9) {axes=[0,2], keepdims=0} : f16[7] @none phase W serves n0
+n12 %16 = Cast(%15) : f32[7] @none phase W serves n0
+share p0 %11
+share p1 %14
+share p2 %16
+)";
+
+}  // namespace
+
+TEST_CASE("a gradient that BatchNorm makes zero is measured against the largest ones, where its terms are of 16 bits") {
+  const driver::Tolerances found = driver::tolerances_of(parsed(kBiasBeforeNorm), {}, false);
+  CHECK(found.tensors.looser == Looser{{"positions", 0.01}, {"signal", 0.01}, {"zero", 0.01}});
+  REQUIRE(found.tensors.floors.size() == 1);
+  CHECK(found.tensors.floor_of("zero") * found.tensors.of("zero") == doctest::Approx(2.0 / 1024));
+  CHECK(found.tensors.floor_of("signal") == 1e-3);
+  // The sum for each position is none of those that BatchNorm makes zero.
+  CHECK(found.tensors.floor_of("positions") == 1e-3);
+}
+
+TEST_CASE("a tied parameter that has another gradient beside one of zero is measured as others are") {
+  const std::string tied = std::string(kBiasBeforeNorm) + "share p0 %14\n";
+  CHECK(driver::tolerances_of(parsed(tied), {}, false).tensors.floors.empty());
+}
