@@ -167,15 +167,25 @@ def _statistics(module: Any) -> set[str]:
             for buffer in ("running_mean", "running_var", "num_batches_tracked")}
 
 
+def _instance_statistics(exported: Any) -> set[str]:
+    """The buffers that instance norms update: one operator, of which the signature does not say that it writes."""
+    import torch
+
+    buffers = exported.graph_signature.inputs_to_buffers
+    return {buffers[statistic.name] for node in exported.graph.nodes
+            if node.target is torch.ops.aten.instance_norm.default and node.args[5]  # that trains
+            for statistic in node.args[3:5] if statistic is not None and statistic.name in buffers}
+
+
 def _check_buffers(module: Any, exported: Any, path: Path) -> None:
     """Errors: ValueError where forward updates a buffer of its own; the file, in which it stays as it is, is removed."""
-    updated = set(exported.graph_signature.buffers_to_mutate.values()) - _statistics(module)
+    updated = (set(exported.graph_signature.buffers_to_mutate.values()) | _instance_statistics(exported)) - _statistics(module)
     if not updated:
         return
     _remove(path)
     raise ValueError(f"forward updates the buffer {', '.join(map(repr, sorted(updated)))}, which an ONNX file holds as it is: the "
-                     "training would be another one; compute it anew in each forward, or leave it out (spectral_norm has such "
-                     "buffers)")
+                     "training, or what eval() computes after it, would be another one; compute it anew in each forward, or leave it out (spectral_norm has such "
+                     "buffers, and an InstanceNorm with track_running_stats=True)")
 
 
 def _check_gradients(module: Any, inputs: "Mapping[str, Any]", seen: own_gradients.Seen, path: Path) -> None:
@@ -202,9 +212,16 @@ def _warn_of_modes(module: Any) -> None:
                       "their running statistics, and Dropout is left out unless compile(dropout='on') asks for it", stacklevel=3)
 
 
-def _way_out(error: Exception) -> str:
+def _way_out(error: Exception, module: Any) -> str:
     """Of refusals whose words do not say what to do."""
+    import torch
+
     story = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    averages = [name for name, part in module.named_modules()
+                if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.momentum is None and part.running_mean is not None]
+    if averages and "data-dependent" in story:
+        return (f"{', '.join(averages)}: BatchNorm with momentum=None reads how many steps it has seen, which no ONNX file can say; "
+                "give it a number, such as momentum=0.1. ")
     if "_detect_is_causal_mask" in story:
         return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
                 "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
@@ -269,7 +286,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
                 written = write(torch.export.Dim("batch"))
             _check_gradients(module, inputs, seen, path)
     except torch.onnx.OnnxExporterError as error:
-        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {_way_out(error)}{error.__cause__ or error}") from error
+        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {_way_out(error, module)}{error.__cause__ or error}") from error
     finally:
         for part, was_training in modes:
             part.training = was_training

@@ -180,11 +180,24 @@ class Export(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "is_causal=False"):
                 graphpipe.export(Decoder(), {"x": torch.randn(2, 4, 8)}, Path(folder) / "model.onnx")
 
+    def test_statistics_of_norms_that_no_file_can_hold_are_refused(self):
+        def norm_of(norm):
+            return torch.nn.Sequential(torch.nn.Conv1d(3, 4, 1), norm)
+
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "updates the buffer '1.running_mean', '1.running_var'"):
+                graphpipe.export(norm_of(torch.nn.InstanceNorm1d(4, track_running_stats=True)), torch.randn(2, 3, 5), Path(folder) / "m.onnx")
+            self.assertEqual(list(Path(folder).iterdir()), [])
+            with self.assertRaisesRegex(ValueError, "1: BatchNorm with momentum=None .* momentum=0.1"):
+                graphpipe.export(norm_of(torch.nn.BatchNorm1d(4, momentum=None)), torch.randn(2, 3, 5), Path(folder) / "m.onnx")
+            graphpipe.export(norm_of(torch.nn.InstanceNorm1d(4, affine=True)), torch.randn(2, 3, 5), Path(folder) / "m.onnx")
+
     def test_what_models_of_transformers_need_is_said(self):
+        module = torch.nn.Identity()
         view = "Cannot view a tensor with shape torch.Size([4, 12, 4, 8]) and strides (384, 8, 96, 1) as a tensor with shape (4, 12, 32)!"
-        self.assertIn('attn_implementation="eager"', _way_out(ValueError(view + ' File "transformers/models/t5/modeling_t5.py"')))
-        self.assertEqual(_way_out(ValueError(view)), "")
-        self.assertIn("batched_mm", _way_out(ValueError("torch.ops.transformers.grouped_mm_fallback.default")))
+        self.assertIn('attn_implementation="eager"', _way_out(ValueError(view + ' File "transformers/models/t5/modeling_t5.py"'), module))
+        self.assertEqual(_way_out(ValueError(view), module), "")
+        self.assertIn("batched_mm", _way_out(ValueError("torch.ops.transformers.grouped_mm_fallback.default"), module))
 
     def test_a_tie_is_one_parameter_in_the_file_and_in_the_module_that_takes_weights_back(self):
         module = Tied()
