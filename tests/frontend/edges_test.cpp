@@ -1,0 +1,50 @@
+// Results whose gradient at the edge of what they are defined on PyTorch computes otherwise than by the operators of
+// the file.
+
+#include "tests/support/exported_models.h"
+#include "tests/support/onnx_text.h"
+
+using namespace graphpipe;
+using namespace graphpipe::testing;
+
+namespace {
+
+std::string edge_nodes(const std::string& body, const std::map<std::string, std::string>& calls = {}) {
+  return nodes_of(import_bytes(exported_model(body, calls, {}), {}));
+}
+
+}  // namespace
+
+TEST_CASE("the root of a variance is flat where the variance is zero") {
+  const std::string head = "g (float[N,3] x) => (float[N,1] y) <int64[1] last = {1}> { ";
+  const std::string deviations =
+      edge_nodes(head + "m = ReduceMean(x, last) c = Sub(x, m) s = Mul(c, c) v = ReduceMean(s, last) y = Sqrt(v) }");
+  CAPTURE(deviations);
+  CHECK(contains(deviations, "Where("));
+  const std::string squares = edge_nodes(head + "s = Mul(x, x) v = ReduceMean(s, last) y = Sqrt(v) }");
+  CHECK_FALSE(contains(squares, "Where("));
+}
+
+TEST_CASE("the norm of an order other than 1 and 2 is flat where all is zero") {
+  const std::string body =
+      "g (float[N,3] x) => (float[N,1] y) <int64[1] last = {1}, float order = {3}, float root = {0.3333}> "
+      "{ a = Abs(x) r = Pow(a, order) s = ReduceSum(r, last) y = Pow(s, root) }";
+  const std::string call = "linalg_vector_norm.default](args = (%x, 3, [-1]), kwargs = {})";
+  const std::string norm = edge_nodes(body, {{"r", call}, {"y", call}});
+  CAPTURE(norm);
+  CHECK(contains(norm, "Where("));
+  CHECK_FALSE(contains(edge_nodes(body), "Where("));
+}
+
+TEST_CASE("the cut logarithms of binary cross entropy have the gradient of PyTorch's kernel") {
+  const std::string call = "maximum.default](args = (%log, %new_full_1), kwargs = {})";
+  const auto cut_at = [&](int limit, const std::map<std::string, std::string>& calls) {
+    return edge_nodes(
+        text("g (float[N,3] p) => (float[N,3] y) <float cut = {", limit, "}> { l = Log(p) y = Max(l, cut) }"), calls);
+  };
+  const std::string entropy = cut_at(-100, {{"y", call}});
+  CAPTURE(entropy);
+  CHECK(contains(entropy, "Detach("));
+  CHECK_FALSE(contains(cut_at(-100, {}), "Detach("));
+  CHECK_FALSE(contains(cut_at(-10, {{"y", call}}), "Detach("));
+}
