@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "driver/launch/process.h"
@@ -62,7 +63,9 @@ std::vector<pid_t> compilers_of(const std::string& folder) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream read;
+    read << file.rdbuf();  // a process that has ended meanwhile cannot be read, which an iterator would throw
+    const std::string words = read.str();
     const std::string program = words.substr(0, words.find('\0'));
     if (program.ends_with("cc1plus") && words.find(folder) != std::string::npos) found.push_back(std::stoi(name));
   }
