@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -44,11 +43,7 @@ class FirstSteps {
 
   void run() {
     for (const Tensor& tensor : body_.initializers) restore(tensor);
-    std::erase_if(body_.initializers, [&](const Tensor& tensor) { return gone_.contains(tensor.name); });
-    std::ranges::move(added_, std::back_inserter(body_.initializers));
-    restored_.nodes.insert(restored_.nodes.begin(), nodes_.size(), std::nullopt);
-    std::ranges::move(body_.nodes, std::back_inserter(nodes_));
-    body_.nodes = std::move(nodes_);
+    put_in_front(body_, restored_, std::move(nodes_), std::move(added_), gone_);
   }
 
  private:

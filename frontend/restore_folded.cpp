@@ -74,11 +74,7 @@ class FoldedRestorer {
   void run() {
     const size_t count = body_.initializers.size();
     for (size_t i = 0; i < count; ++i) restore(body_.initializers[i]);
-    std::erase_if(body_.initializers, [&](const Tensor& tensor) { return gone_.contains(tensor.name); });
-    std::ranges::move(added_, std::back_inserter(body_.initializers));
-    restored_.nodes.insert(restored_.nodes.begin(), nodes_.size(), std::nullopt);
-    std::ranges::move(body_.nodes, std::back_inserter(nodes_));
-    body_.nodes = std::move(nodes_);
+    put_in_front(body_, restored_, std::move(nodes_), std::move(added_), gone_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -407,6 +408,15 @@ class Restorer {
 };
 
 }  // namespace
+
+void put_in_front(GraphBody& body, Restoration& restored, std::vector<OnnxNode> nodes, std::vector<Tensor> tensors,
+                  const std::set<std::string>& gone) {
+  std::erase_if(body.initializers, [&](const Tensor& tensor) { return gone.contains(tensor.name); });
+  std::ranges::move(tensors, std::back_inserter(body.initializers));
+  restored.nodes.insert(restored.nodes.begin(), nodes.size(), std::nullopt);
+  std::ranges::move(body.nodes, std::back_inserter(nodes));
+  body.nodes = std::move(nodes);
+}
 
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
                                const TensorReaders& readers) {

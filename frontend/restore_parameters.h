@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,11 @@ struct Restoration {
   std::vector<LookedUp> look_ups;
   bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
 };
+
+/// Nodes before all others of the body, which read tensors alone, the tensors that they read, and none of those that
+/// are `gone`.
+void put_in_front(GraphBody& body, Restoration& restored, std::vector<OnnxNode> nodes, std::vector<Tensor> tensors,
+                  const std::set<std::string>& gone);
 
 /// Whether a tensor of the file may be the transposed copy of another one, as it is of tied weights.
 using MayBeTransposes = std::function<bool(const Tensor& matrix, const Tensor& copy)>;

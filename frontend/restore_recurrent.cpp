@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
@@ -96,11 +95,7 @@ class RecurrentRestorer {
   void run() {
     collect();
     for (const auto& [name, operands] : packed_) restore(*held_.at(name), operands);
-    std::erase_if(body_.initializers, [&](const Tensor& tensor) { return gone_.contains(tensor.name); });
-    std::ranges::move(added_, std::back_inserter(body_.initializers));
-    restored_.nodes.insert(restored_.nodes.begin(), nodes_.size(), std::nullopt);
-    std::ranges::move(body_.nodes, std::back_inserter(nodes_));
-    body_.nodes = std::move(nodes_);
+    put_in_front(body_, restored_, std::move(nodes_), std::move(added_), gone_);
   }
 
  private:
