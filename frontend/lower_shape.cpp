@@ -291,7 +291,7 @@ Result<Shape> reshape_target(NodeContext& context) {
           return context.problem(Code::kBadModel, "copies a dimension that its input lacks", "export the model again");
         target[i] = from[i];
       }
-  rebind_target(context, target);
+  GP_TRY_VOID(rebind_target(context, target));
   context.lowering().suspect_batch(context.node(), target);
   const auto wildcards = std::count(target.begin(), target.end(), Dim::fixed(-1));
   const std::optional<Dim> total = ir::element_count(from);

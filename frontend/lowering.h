@@ -18,6 +18,7 @@
 #include "frontend/known.h"
 #include "frontend/model.h"
 #include "frontend/parameter_rules.h"
+#include "frontend/row_order.h"
 #include "frontend/selection.h"
 #include "frontend/tensor_source.h"
 
@@ -93,6 +94,8 @@ class Lowering {
   /// Whether an initializer of this name trains even if it is a scalar (parameters.h).
   bool scalar_trains(const std::string& name) const { return scalar_trains_(name); }
   ir::Graph& graph() { return graph_; }
+  /// RowOrder::rows_per_step.
+  std::optional<int64_t> rows_per_step(ir::ValueId value) { return row_order_.rows_per_step(graph_, value); }
   const TensorSource& tensors() const { return tensors_; }
   Diagnostics& problems() { return problems_; }
   Diagnostics& notes() { return notes_; }
@@ -159,6 +162,7 @@ class Lowering {
   bool from_torch_;
   std::function<bool(const std::string&)> scalar_trains_;
   ir::Graph graph_;
+  RowOrder row_order_;
   Diagnostics problems_, notes_;
   std::unordered_map<std::string, Binding> bindings_;
   LastNumbers last_values_, last_params_;

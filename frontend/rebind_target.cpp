@@ -1,67 +1,17 @@
 #include "frontend/rebind_target.h"
 
 #include <algorithm>
-#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "frontend/row_order.h"
 
 namespace graphpipe::frontend {
 namespace {
 
 using ir::Dim;
 using ir::Shape;
-
-/// Of the fixed dims from `first` on; nothing where one is not fixed, or where there are too many elements.
-std::optional<int64_t> product_from(const Shape& shape, size_t first) {
-  const std::optional<Dim> count = ir::element_count(Shape(shape.begin() + static_cast<ptrdiff_t>(first), shape.end()));
-  return count && count->is_fixed() && count->factor > 0 ? std::optional(count->factor) : std::nullopt;
-}
-
-/// The axis of the batch; nothing where there is none, or where others hold it too.
-std::optional<size_t> only_batch_axis(const Shape& shape) {
-  const auto holds = [](Dim dim) { return !dim.is_fixed(); };
-  const auto found = std::ranges::find_if(shape, holds);
-  if (found == shape.end() || found->power != 1 || std::ranges::count_if(shape, holds) != 1) return std::nullopt;
-  return static_cast<size_t>(found - shape.begin());
-}
-
-/// Operators that leave the rows of operand 0 where they are, and take each by itself.
-bool keeps_rows(const ir::Node& node) {
-  constexpr std::array<std::string_view, 4> kOps = {"MatMul", "Gemm", "LayerNormalization", "RMSNormalization"};
-  return std::ranges::find(kOps, node.op) != kOps.end() && node.attributes.get_int("transA", 0) == 0;
-}
-
-std::optional<int64_t> find_rows(const ir::Graph& graph, ir::ValueId value, int depth) {
-  constexpr int kMaxDepth = 64;
-  const Shape& shape = graph.value(value).type.shape;
-  const std::optional<size_t> axis = only_batch_axis(shape);
-  if (!axis || depth > kMaxDepth) return std::nullopt;
-  if (shape[*axis].factor == 1) return 1;
-  const ir::NodeId producer = graph.value(value).producer;
-  if (!producer.valid()) return std::nullopt;
-  const ir::Node& node = graph.node(producer);
-  const ops::OpDef* op = ops::find_op(node.op);
-  if (op == nullptr || node.inputs.empty()) return std::nullopt;
-  ir::ValueId from = node.inputs[0];
-  if (op->dependence == ops::Dependence::kElement) {
-    const auto same = std::ranges::find_if(
-        node.inputs, [&](ir::ValueId input) { return input.valid() && graph.value(input).type.shape == shape; });
-    if (same == node.inputs.end()) return std::nullopt;
-    from = *same;
-  }
-  if (!from.valid()) return std::nullopt;
-  const Shape& before = graph.value(from).type.shape;
-  const std::optional<size_t> axis_before = only_batch_axis(before);
-  const std::optional<int64_t> rows = find_rows(graph, from, depth + 1);
-  if (!axis_before || !rows) return std::nullopt;
-  if (op->dependence == ops::Dependence::kSameOrder) {
-    const auto inner = product_from(before, *axis_before + 1), inner_now = product_from(shape, *axis + 1);
-    if (!inner || !inner_now || *rows * *inner % *inner_now != 0) return std::nullopt;
-    return *rows * *inner / *inner_now;
-  }
-  const bool is_kept = op->dependence == ops::Dependence::kElement || op->dependence == ops::Dependence::kAlongAxis ||
-                       node.op == "Transpose" ||
-                       (keeps_rows(node) && before.size() == shape.size() && *axis + 1 < shape.size());
-  return is_kept && before[*axis_before] == shape[*axis] ? rows : std::nullopt;
-}
 
 /// The axis of the target that takes `traced` steps over so many elements.
 std::optional<size_t> axis_of_steps(const Shape& target, int64_t step, int64_t traced) {
@@ -105,34 +55,61 @@ std::optional<size_t> axis_of_rows(const Shape& from, const Shape& target, int64
   return joins || splits ? std::optional<size_t>(0) : std::nullopt;
 }
 
-std::optional<size_t> axis_for_batch(NodeContext& context, const Shape& target, int64_t traced) {
+/// The axes of the target that may take the steps of the batch, where each sample has so many rows, of `inner`
+/// elements, in an order that is not known.
+std::vector<size_t> possible_axes(const Shape& target, int64_t rows, int64_t inner, int64_t traced) {
+  std::vector<size_t> axes;
+  for (size_t axis = 0; axis < target.size(); ++axis) {
+    const auto inside = product_from(target, axis + 1);
+    if (!inside) return {};
+    const int64_t common = std::gcd(*inside, inner);
+    // The fewest rows of a sample that fill whole places of the axis.
+    const int64_t places = inner / common;
+    int64_t needed = 0;
+    if (__builtin_mul_overflow(places, traced, &needed)) continue;
+    if (rows % (*inside / common) == 0 && target[axis].factor % needed == 0) axes.push_back(axis);
+  }
+  return axes;
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string list;
+  for (const Dim dim : shape) list += text(list.empty() ? "[" : ", ", dim.factor);
+  return list + "]";
+}
+
+Result<std::optional<size_t>> axis_for_batch(NodeContext& context, const Shape& target, int64_t traced) {
   const Shape& from = context.type(0).shape;
   const std::optional<size_t> batch = only_batch_axis(from);
   if (traced == 1 || !batch) return axis_of_rows(from, target, traced);
   const std::optional<Shape> at_traced = traced_target(from, target, traced);
   const std::optional<int64_t> inner = product_from(from, *batch + 1);
-  if (!at_traced || !inner) return std::nullopt;
+  if (!at_traced || !inner) return std::optional<size_t>();
   const ir::ValueId value = context.input(0).value;
-  const auto rows = value.valid() ? rows_per_step(context.lowering().graph(), value) : std::nullopt;
+  const auto rows = value.valid() ? context.lowering().rows_per_step(value) : std::nullopt;
   if (rows) return axis_of_steps(*at_traced, *rows * *inner, traced);
-  // Rows of a sample that lie together are usual.
-  const auto together = axis_of_steps(*at_traced, from[*batch].factor * *inner, traced);
-  return together ? together : axis_of_steps(*at_traced, *inner, traced);
+  const std::vector<size_t> axes = possible_axes(*at_traced, from[*batch].factor, *inner, traced);
+  if (axes.size() > 1)
+    return context.problem(Code::kBatchNotFound,
+                           text("its target, ", shape_text(*at_traced), ", may hold the batch of ", traced, " on axis ",
+                                axes[0], " or ", axes[1], ": each sample has ", from[*batch].factor,
+                                " rows of its input, and the nodes before do not say ", "whether they lie together"),
+                           text(kExportRecipe, ", or with graphpipe.export"));
+  return axes.empty() ? std::optional<size_t>() : axes[0];
 }
 
 }  // namespace
 
-std::optional<int64_t> rows_per_step(const ir::Graph& graph, ir::ValueId value) { return find_rows(graph, value, 0); }
-
-void rebind_target(NodeContext& context, Shape& target) {
+Status rebind_target(NodeContext& context, Shape& target) {
   const int64_t traced = context.lowering().traced_batch();
-  if (traced == 0) return;
-  const std::optional<size_t> axis = axis_for_batch(context, target, traced);
-  if (!axis || target[*axis] == Dim::fixed(-1)) return;
+  if (traced == 0) return Ok{};
+  GP_TRY(const std::optional<size_t> axis, axis_for_batch(context, target, traced));
+  if (!axis || target[*axis] == Dim::fixed(-1)) return Ok{};
   target[*axis] = Dim::batch(target[*axis].factor / traced);
   context.note(Severity::kNote, Code::kBatchNotFound,
                text("its target held the batch of ", traced, " as a constant; it follows the batch now"),
                "export with a named batch axis to be sure");
+  return Ok{};
 }
 
 }  // namespace graphpipe::frontend

@@ -10,11 +10,8 @@
 namespace graphpipe::frontend {
 
 /// Puts the batch into the target of the Reshape that `context` is of, with a note, where the file fixes the batch and
-/// one axis takes its steps. Otherwise the target stays, and the check of the number of elements refuses it.
-void rebind_target(NodeContext& context, ir::Shape& target);
-
-/// How many rows of the value's batch axis, [c * B], lie together for each sample: c where a sample has its rows one
-/// behind the other, 1 where the samples lie side by side, as of [c, B]. Nothing where the nodes before it do not say.
-std::optional<int64_t> rows_per_step(const ir::Graph& graph, ir::ValueId value);
+/// one axis takes its steps; refuses it where several may. Otherwise the target stays, and the check of the number of
+/// elements refuses it.
+Status rebind_target(NodeContext& context, ir::Shape& target);
 
 }  // namespace graphpipe::frontend

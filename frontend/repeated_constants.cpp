@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "frontend/first_rows.h"
-#include "frontend/rebind_target.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -284,7 +283,7 @@ int64_t rows_of_samples(Lowering& lowering, const OnnxNode& node) {
     const ir::Shape& shape = operand->type.shape;
     const auto batch = std::ranges::find_if(shape, [](Dim dim) { return dim.power == 1 && dim.factor > 1; });
     if (batch == shape.end()) continue;
-    const bool lie_together = rows_per_step(lowering.graph(), operand->value) == batch->factor;
+    const bool lie_together = lowering.rows_per_step(operand->value) == batch->factor;
     return lie_together ? batch->factor : 0;
   }
   return 0;
