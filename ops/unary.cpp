@@ -53,9 +53,9 @@ const std::vector<UnaryRow>& table() {
   static const std::vector<UnaryRow> rows = {
       {"Exp", "at::exp($0)", "ATen/ops/exp.h", 10, "ExpGrad", kOutput, "at::mul($0, $1)", kMulHeader},
       // A gradient of zero stays zero where the logarithm is -infinity: exporters write binary cross entropy as
-      // logarithms that are cut off there.
-      {"Log", "at::log($0)", "ATen/ops/log.h", 10, "LogGrad", kInput, "at::div($0, $1).masked_fill_($0.eq(0), 0)", kDiv,
-       Fill::kPositive},
+      // logarithms that are cut off there. Elsewhere 0 / NaN tells of the NaN.
+      {"Log", "at::log($0)", "ATen/ops/log.h", 10, "LogGrad", kInput,
+       "at::div($0, $1).masked_fill_($0.eq(0).logical_and_($1.eq(0)), 0)", kDiv, Fill::kPositive},
       {"Sqrt", "at::sqrt($0)", "ATen/ops/sqrt.h", 4, "SqrtGrad", kOutput, "at::div($0, $1).mul_(0.5)", kDiv,
        Fill::kPositive},
       {"Reciprocal", "at::reciprocal($0)", "ATen/ops/reciprocal.h", 4, "ReciprocalGrad", kOutput,

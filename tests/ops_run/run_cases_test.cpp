@@ -16,6 +16,7 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "runtime/tensors.h"
@@ -345,13 +346,15 @@ TEST_CASE("gradients equal central differences in float64") {
   });
 }
 
-TEST_CASE("a gradient of zero stays zero behind the logarithm of zero") {
+TEST_CASE("a gradient of zero stays zero behind the logarithm of zero, and of NaN shows it") {
   bool is_there = false;
   for_each_case([&](const Case& each) {
     if (std::string_view(each.name) != "LogGrad/0") return;
     is_there = true;
     const at::Tensor zeros = at::zeros_like(input_tensor(each.inputs[0], false));
     CHECK(run(each, false, {zeros, zeros})[0].eq(0).all().item<bool>());
+    const at::Tensor undefined = at::full_like(zeros, std::numeric_limits<double>::quiet_NaN());
+    CHECK(run(each, false, {zeros, undefined})[0].isnan().all().item<bool>());
   });
   CHECK(is_there);
 }
