@@ -39,6 +39,7 @@ class Reporter {
   size_t report_names();
   void report_missing(size_t lost);
   void report_untraced();
+  void report_doubtful();
   void report_look_ups();
   void report_folded_apart();
   void report_statistics() const;
@@ -69,6 +70,7 @@ void Reporter::report() {
   const size_t lost = report_names();
   report_missing(lost);
   report_untraced();
+  report_doubtful();
   report_look_ups();
   report_folded_apart();
   report_merged();
@@ -197,6 +199,20 @@ void Reporter::report_untraced() {
                  : text(": ", untraced.evidence);
   add(untraced.evidence.empty() ? Severity::kWarning : severe(), ModelText(untraced.names.front()), std::move(message),
       text(kExportRecipe, untraced.evidence.empty() ? "" : "; --accept trains the file without them"));
+}
+
+/// One warning says it of all: the layers of a model are built alike.
+void Reporter::report_doubtful() {
+  const std::vector<DoubtfulLayer>& doubtful = context_.untraced.doubtful;
+  if (doubtful.empty()) return;
+  const DoubtfulLayer& first = doubtful.front();
+  const std::string others = doubtful.size() == 1 ? "" : text(", and ", doubtful.size() - 1, " more");
+  add(Severity::kWarning, ModelText(first.value),
+      text("the exporter's optimiser has merged this layer", others, " with ", quoted(ModelText(first.merged_with)),
+           ": it is taken for the same module, applied again, but may be ", quoted(ModelText(first.other_module)),
+           ", which began with the same numbers"),
+      "nothing if the module applies one layer to this input several times; else another model trains: export with "
+      "graphpipe.export, or with optimize=False");
 }
 
 /// Those that rules tie are one tensor to the user as well.

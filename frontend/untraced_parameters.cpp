@@ -89,6 +89,12 @@ bool takes_sizes(std::string_view target) {
 /// "encoder.norm." of "encoder.norm.weight".
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
+/// Whether the file has one tensor for both, as the optimiser leaves of those that began equal, or both are zeros.
+bool began_equal(const Tensor& one, const Tensor& other) {
+  return one.onnx_type == other.onnx_type && one.dims == other.dims && one.layout == other.layout &&
+         one.data.slot == other.data.slot && one.data.bytes == other.data.bytes;
+}
+
 /// Parameters of which the file tells nothing, by component: "weight".
 using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
 
@@ -147,6 +153,20 @@ class Tracer {
     }
     if (untraced.unexplained > 0 && untraced.evidence.empty()) untraced.evidence = evidence();
     return untraced;
+  }
+
+  std::vector<DoubtfulLayer> doubtful_layers() const {
+    std::vector<DoubtfulLayer> doubtful;
+    for (const std::string& lost : read_) {
+      const auto twins = twins_.find(lost);
+      if (!is_of_layer(lost) || is_made(lost) || twins == twins_.end()) continue;
+      for (const std::string& twin : twins->second) {
+        const auto taken = taken_by_.find(twin);
+        const std::string other = taken == taken_by_.end() ? "" : equal_module(taken->second);
+        if (!other.empty()) doubtful.push_back({lost, twin, other});
+      }
+    }
+    return doubtful;
   }
 
   /// The result of a layer, or of a product with a parameter, that is read though no node makes it; empty if there is
@@ -273,6 +293,25 @@ class Tracer {
     return std::ranges::all_of(counts, [&](const auto& each) { return each.second < taken->second.size(); });
   }
 
+  /// A module that has an equal parameter for each of these of which the file has a tensor; empty where none has.
+  std::string equal_module(const std::set<std::string>& parameters) const {
+    std::optional<std::set<std::string>> modules;
+    for (const std::string& name : parameters) {
+      const auto tensor = std::ranges::find(body_.initializers, name, &Tensor::name);
+      if (tensor == body_.initializers.end()) continue;
+      std::set<std::string> equal;
+      for (const Tensor& each : body_.initializers)
+        if (signature_.lists_parameter(each.name) && last_component(each.name) == last_component(name) &&
+            module_of(each.name) != module_of(name) && began_equal(each, *tensor))
+          equal.insert(module_of(each.name));
+      if (modules) std::erase_if(equal, [&](const std::string& module) { return !modules->contains(module); });
+      modules = std::move(equal);
+    }
+    if (!modules || modules->empty()) return {};
+    const std::string& module = *modules->begin();
+    return module.empty() ? "the module itself" : module.substr(0, module.size() - 1);
+  }
+
   /// A layer that has been merged with another, or computed beforehand.
   bool has_lost_layer(const UnknownNames& unknown) const {
     const auto is_lost = [&](const std::string& name) {
@@ -375,6 +414,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
                             });
   if (!is_optimised) return {};
   UntracedParameters untraced = tracer.run();
+  untraced.doubtful = tracer.doubtful_layers();
   for (const Tensor& tensor : body.initializers)
     if (is_look_up(tensor, signature)) examine_rows(tensor, elements_of, untraced);
   return untraced;

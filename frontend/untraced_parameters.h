@@ -20,6 +20,13 @@ namespace graphpipe::frontend {
 /// the positions of GPT-2: they train as the rows do.
 std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignature& signature);
 
+/// A layer that the optimiser has merged with another of the same input.
+struct DoubtfulLayer {
+  std::string value, merged_with;
+  /// A module that began with the same numbers as that of the other, and is applied elsewhere as well: "encoder.norm".
+  std::string other_module;
+};
+
 struct UntracedParameters {
   /// As many or more than remain unexplained: of those of one kind ("weight"), which ones is not known.
   std::vector<std::string> names;
@@ -27,6 +34,9 @@ struct UntracedParameters {
   size_t unexplained = 0;
   /// What shows that the optimiser has folded or merged some; empty where they may as well be unused.
   std::string evidence;
+  /// Layers of which the file does not tell whose they were: the module's of the layer that is left, applied again, or
+  /// another's.
+  std::vector<DoubtfulLayer> doubtful;
   /// A weight of a product that the optimiser has computed from parameters, which may have tensors as well; or empty.
   std::string folded_weight;
   /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or has been

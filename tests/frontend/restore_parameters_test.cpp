@@ -291,6 +291,28 @@ TEST_CASE("a layer with several parameters that is applied twice to one input do
   CHECK(reports(refused.problems(), Code::kLostByExport, "merged the layer of 'linear_1'"));
 }
 
+TEST_CASE("a merged layer that may be one that began equal and is applied elsewhere as well is warned of") {
+  const auto applied = [](const std::string& elsewhere) {
+    return import_trained(
+        exported_model("g (float[N,3] x, float[3,3] weight, float[3] bias) => (float[N,3] y) { linear = Gemm<transB = "
+                       "1>(x, weight, bias) t = Tanh(linear) s = Add(linear, t) z = Sigmoid(x) linear_2 = Gemm<transB "
+                       "= 1>(z, weight, bias) y = "
+                       "Add(s, linear_2) }",
+                       {{"linear", call("linear.default", "%x, %p_weight, %p_bias")},
+                        {"t", call("tanh.default", "%linear_1")},
+                        {"s", call("add.Tensor", "%linear, %t")},
+                        {"z", call("sigmoid.default", "%x")},
+                        {"linear_2", call("linear.default", "%z, " + elsewhere)},
+                        {"y", call("add.Tensor", "%s, %linear_2")}},
+                       {"weight", "bias", "other.weight", "other.bias"}));
+  };
+  const auto doubtful = applied("%p_other.weight, %p_other.bias");
+  REQUIRE(doubtful.ok());
+  CHECK(trained_names(doubtful) == std::set<std::string>{"weight", "bias", "other.weight", "other.bias"});
+  CHECK(reports(doubtful->notes, Code::kLostByExport, "'linear_1': the exporter's optimiser has merged this layer"));
+  CHECK(reports(doubtful->notes, Code::kLostByExport, "may be 'other'"));
+}
+
 TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
   // The tied names leave one parameter that no call takes.
   const auto scaled = import_trained(
