@@ -124,6 +124,17 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
   }
 }
 
+/// By all their names.
+std::set<std::string> weights_of(const ir::Graph& graph) {
+  std::set<std::string> names;
+  for (const ir::ParamId id : graph.param_ids()) {
+    if (graph.param(id).kind != ir::ParamKind::kWeight) continue;
+    names.insert(graph.param(id).name.raw());
+    for (const ModelText& alias : graph.param(id).aliases) names.insert(alias.raw());
+  }
+  return names;
+}
+
 /// Float tensors of the file that no output needs: parameters that the module never uses, or a missing output.
 void report_unused(const GraphBody& body, const ir::Graph& graph, Diagnostics& notes) {
   std::set<std::string_view> kept;
@@ -249,6 +260,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   if (Diagnostics losses = errors_of(imported.notes); !losses.empty()) return losses;
   GP_TRY_VOID(apply_padding_rows(rules, imported.graph));
   if (Diagnostics unused = rules.unused(); !unused.empty()) return unused;
+  if (Diagnostics used = rules.contradicted_by(weights_of(imported.graph)); !used.empty()) return used;
   imported.outside_constants = tensors.outside_constants();
   imported.files = {path};
   std::copy(tensors.external().files().begin(), tensors.external().files().end(), std::back_inserter(imported.files));

@@ -130,4 +130,16 @@ Diagnostics ParameterRules::unused() const {
   return problems;
 }
 
+Diagnostics ParameterRules::contradicted_by(const std::set<std::string>& parameters) const {
+  Diagnostics problems;
+  for (const Rule& rule : rules_)
+    if (rule.action == Action::kUnused && parameters.contains(rule.pattern))
+      problems.push_back({.code = Code::kBadParameter,
+                          .origin = ModelText(rule.pattern),
+                          .message = "the parameter file says that the module does not use this, but the file computes "
+                                     "something from it",
+                          .hint = "remove the line, or correct its name: run `graphpipe inspect` to see the names"});
+  return problems;
+}
+
 }  // namespace graphpipe::frontend

@@ -37,6 +37,8 @@ class ParameterRules {
   std::string pattern_for(std::string_view name) const;
   /// Errors for patterns that have matched nothing so far, except those that tie, and those of what files lack.
   Diagnostics unused() const;
+  /// Errors for lines "NAME unused", without wildcards, of these parameters: the file computes something from them.
+  Diagnostics contradicted_by(const std::set<std::string>& parameters) const;
 
  private:
   enum class Action : uint8_t { kTrain, kFreeze, kTie, kSplit, kPadding, kUnused };

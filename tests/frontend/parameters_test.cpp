@@ -83,6 +83,10 @@ TEST_CASE("the parameter file goes before both, later lines win, and it must nam
 
   request.spec.parameter_rules = ModelText("nothing.* train\n");
   CHECK(reports(import_bytes(layers().SerializeAsString(), request).problems(), Code::kBadParameter, "nothing"));
+  request.spec.parameter_rules = ModelText("w unused\n");
+  CHECK(reports(import_bytes(layers().SerializeAsString(), request).problems(), Code::kBadParameter, "'w'"));
+  request.spec.parameter_rules = ModelText("* unused\nnothing unused\n");
+  CHECK(import_bytes(layers().SerializeAsString(), request).ok());
   request.spec.parameter_rules = ModelText("w\nb perhaps\nb train please\n");
   const Diagnostics problems = import_bytes(layers().SerializeAsString(), request).problems();
   CHECK(problems.size() == 3);
