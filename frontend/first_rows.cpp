@@ -58,10 +58,33 @@ std::optional<ValueId> looked_up(const ir::Node& node) {
   return node.op == "Gather" && node.attributes.get_int("axis", 0) == 0 ? std::optional(node.inputs[1]) : std::nullopt;
 }
 
+/// The operands of a product, or of what takes parts of its rows, that have its rows; false of other nodes.
+bool push_rows(const ir::Graph& graph, const ir::Node& node, size_t rank, std::vector<RowPart>& open) {
+  const auto rank_of = [&](size_t input) { return graph.value(node.inputs[input]).type.shape.size(); };
+  if (rank < 2 || rank_of(0) != rank || node.attributes.get_int("transA", 0) != 0) return false;
+  if (node.op == "Split" && node.attributes.get_int("axis", 0) % static_cast<int64_t>(rank) == 0) return false;
+  open.push_back({node.inputs[0], std::nullopt});
+  // Of two axes, those of the other operand are not those of the rows.
+  if (node.op == "MatMul" && rank > 2) open.push_back({node.inputs[1], std::nullopt});
+  if (node.op == "Gemm" && node.inputs.size() > 2 && node.inputs[2].valid())
+    open.push_back({node.inputs[2], std::nullopt});
+  return true;
+}
+
+/// Whether it is a constant that nodes fill with one number. A tensor of the file may train.
+bool is_filled(Lowering& lowering, ValueId value) {
+  return std::ranges::any_of(lowering.param_origins(), [&](const auto& each) {
+    const ir::Param& param = lowering.graph().param(each.first);
+    return param.value == value && each.second == ParamOrigin::kFolded &&
+           std::holds_alternative<ir::FilledData>(param.data);
+  });
+}
+
 /// Whether the window, or without one the whole row, is the same in each row of the value's axis 0. The numbers of rows
 /// that are looked up may not be looked up in turn.
-bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWindow> window, bool may_look_up = true) {
+bool rows_are_equal(Lowering& lowering, ValueId value, std::optional<RowWindow> window, bool may_look_up = true) {
   constexpr int kMaxParts = 256;
+  const ir::Graph& graph = lowering.graph();
   const size_t rank = graph.value(value).type.shape.size();
   std::vector<RowPart> open{{value, window}};
   for (int parts = 0; !open.empty(); ++parts) {
@@ -70,17 +93,23 @@ bool rows_are_equal(const ir::Graph& graph, ValueId value, std::optional<RowWind
     const ir::Shape& shape = graph.value(part.value).type.shape;
     if (shape.size() < rank || shape[0] == Dim::fixed(1)) continue;
     const ir::NodeId producer = graph.value(part.value).producer;
-    if (parts == kMaxParts || !producer.valid() || shape.size() > rank) return false;
+    if (parts == kMaxParts || shape.size() > rank) return false;
+    if (!producer.valid()) {
+      if (!is_filled(lowering, part.value)) return false;
+      continue;
+    }
     const ir::Node& node = graph.node(producer);
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr || entry->is_random) return false;
     if (const std::optional<ValueId> numbers = looked_up(node)) {
       const bool has_rows = !graph.value(*numbers).type.shape.empty();
-      if (!may_look_up || !has_rows || !rows_are_equal(graph, *numbers, std::nullopt, false)) return false;
+      if (!may_look_up || !has_rows || !rows_are_equal(lowering, *numbers, std::nullopt, false)) return false;
     } else if (node.op == "Concat") {
       if (!push_joined(graph, node, part, open)) return false;
     } else if (entry->dependence == ops::Dependence::kRepeated || entry->dependence == ops::Dependence::kElement) {
       push_broadcast(graph, node, part, open);
+    } else if (node.op == "MatMul" || node.op == "Gemm" || node.op == "Split") {
+      if (!push_rows(graph, node, shape.size(), open)) return false;
     } else {
       return false;
     }
@@ -133,7 +162,7 @@ std::optional<RowWindow> read_window(NodeContext& context) {
 
 }  // namespace
 
-bool rows_are_equal(const ir::Graph& graph, ValueId value) { return rows_are_equal(graph, value, std::nullopt); }
+bool rows_are_equal(Lowering& lowering, ValueId value) { return rows_are_equal(lowering, value, std::nullopt); }
 
 bool takes_first_rows(NodeContext& context) {
   const Known *starts = context.known(1), *ends = context.known(2);
@@ -155,7 +184,7 @@ Status take_first_rows(NodeContext& context) {
   GP_TRY(const ValueId source, context.value(0));
   ir::TensorType type = context.type(0);
   type.shape[0] = Dim::batch(context.known(2)->element(0).whole);
-  if (rows_are_equal(context.lowering().graph(), source, std::nullopt)) {
+  if (rows_are_equal(context.lowering(), source, std::nullopt)) {
     GP_TRY(const ValueId rows, own_rows(context, source, type.shape));
     context.bind(0, rows);
     return Ok{};
@@ -170,8 +199,7 @@ Status take_first_rows(NodeContext& context) {
 Status read_first_rows(NodeContext& context, Handler handler) {
   const Binding first = context.input(0);
   const std::optional<RowWindow> window = read_window(context);
-  if (!window || !rows_are_equal(context.lowering().graph(), first.first_rows_of, window))
-    return refuse_first_rows(context);
+  if (!window || !rows_are_equal(context.lowering(), first.first_rows_of, window)) return refuse_first_rows(context);
   Binding own;
   own.type = first.type;
   GP_TRY(own.value, own_rows(context, first.first_rows_of, first.type.shape));

@@ -9,7 +9,7 @@ namespace graphpipe::frontend {
 
 /// Whether all rows of the value's axis 0 are equal, as determined by the nodes that compute it, none of which may be
 /// random. False if that takes too many nodes.
-bool rows_are_equal(const ir::Graph& graph, ir::ValueId value);
+bool rows_are_equal(Lowering& lowering, ir::ValueId value);
 
 /// Whether a Slice takes the rows [0, k * B) of an axis 0 of c * B rows, 0 < k < c, and nothing else.
 bool takes_first_rows(NodeContext& context);

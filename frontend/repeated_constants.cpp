@@ -87,7 +87,7 @@ Result<std::optional<Binding>> first_row(NodeContext& context, const Binding& op
   const ir::Shape& shape = operand.type.shape;
   const ir::Graph& graph = context.lowering().graph();
   if (!operand.value.valid() || from_end != shape.size() || !graph.value(operand.value).producer.valid() ||
-      !rows_are_equal(graph, operand.value))
+      !rows_are_equal(context.lowering(), operand.value))
     return std::optional<Binding>();
   Binding row;
   GP_TRY(row.value, context.emit_slice(operand.value, 0, 0, 1));

@@ -18,9 +18,9 @@ namespace {
 
 /// Calls that leave zeros zeros.
 bool keeps_zeros(std::string_view call) {
-  constexpr std::array<std::string_view, 11> kCalls = {"getitem",   "unsqueeze",  "squeeze", "select",
+  constexpr std::array<std::string_view, 12> kCalls = {"getitem",   "unsqueeze",  "squeeze", "select",
                                                        "slice",     "view",       "reshape", "expand",
-                                                       "transpose", "zeros_like", "zeros"};
+                                                       "transpose", "zeros_like", "zeros",   "new_zeros"};
   return std::ranges::find(kCalls, call) != kCalls.end();
 }
 
@@ -68,7 +68,7 @@ class FirstSteps {
     for (const std::string& name : parse_names(note)) {
       if (!signature_.is_parameter.contains(name)) {
         if (!is_anonymous(name) && !keeps_zeros(call_of_value(name))) return std::nullopt;
-        has_zeros = has_zeros || call_of_value(name) == "zeros";
+        has_zeros = has_zeros || call_of_value(name) == "zeros" || call_of_value(name) == "new_zeros";
         continue;
       }
       const auto tensor = std::ranges::find(body_.initializers, name, &Tensor::name);

@@ -226,3 +226,15 @@ TEST_CASE("constants that stay in the file are compared there") {
   CHECK(imported(1999).ok());
   CHECK_FALSE(imported(7).ok());
 }
+
+TEST_CASE("a layer of a first state that nodes make for each sample of the export follows the batch") {
+  for (const char* layer : {"h = Gemm<transB = 1>(s, w, b) ", "m = MatMul(s, w) h = Add(m, b) ",
+                            "m = MatMul(s, w) h = Split<axis = 1, num_outputs = 1>(m) "}) {
+    const auto imported = import_exported(
+        std::string("g (float[3,2] x) => (float[3,2] y) <float[2,2] w = {1, 2, 3, 4}, float[2] b = {5, 6}, int64[2] "
+                    "dims = {3, 2}> { s = ConstantOfShape(dims) ") +
+        layer + "y = Add(x, h) }");
+    REQUIRE(imported.ok());
+    CHECK(nodes_of(imported).find("f32[B,2]") != std::string::npos);
+  }
+}

@@ -33,6 +33,7 @@ TEST_CASE("what zeros leave of a linear layer is its bias, for any batch") {
   CHECK(trained(imported) == std::set<std::string>{"w", "b", "b2"});
   CHECK(nodes_of(imported).find("f32[B,2]") != std::string::npos);
   CHECK(two_steps("['b', 'getitem', 'unsqueeze', 'w', 'zeros_1']", kBiasOfEach).ok());
+  CHECK(two_steps("['b', 'new_zeros_1', 'w']", kBiasOfEach).ok());
 }
 
 TEST_CASE("the result stays where zeros and the layer are not all that it was computed from") {
