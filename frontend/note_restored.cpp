@@ -80,7 +80,7 @@ void note_restored(const Restoration& restored, Diagnostics& notes) {
                       : text(names.size(),
                              " tensors of the module, this one first, are there again, which the exporter's "
                              "optimiser had transposed, merged with equal ones, computed something from, or removed"),
-       .hint = "nothing: the model trains as the module"});
+       .hint = "nothing: the model trains under the names of the module"});
 }
 
 }  // namespace graphpipe::frontend

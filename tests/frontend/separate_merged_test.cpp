@@ -98,7 +98,8 @@ TEST_CASE("a norm that was merged with another of the same input is there again"
   CHECK(reports(imported->notes, Code::kLostByExport, "taken to be computed from 'a.two.bias', 'a.two.weight'"));
   CHECK(reports(imported->notes, Code::kLostByExport, "not a second use of the other"));
   CHECK(reports(imported->notes, Code::kLostByExport, "graphpipe.export"));
-  for (const Diagnostic& note : imported->notes) CHECK(to_line(note).find("trains as the module") == std::string::npos);
+  for (const Diagnostic& note : imported->notes)
+    CHECK(to_line(note).find("under the names of the module") == std::string::npos);
 }
 
 TEST_CASE("a norm that is applied twice is none that was merged with one which is not used") {
