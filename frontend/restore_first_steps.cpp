@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -24,8 +26,12 @@ bool keeps_zeros(std::string_view call) {
   return std::ranges::find(kCalls, call) != kCalls.end();
 }
 
+/// Calls that repeat a number, which may be zero.
+bool fills(std::string_view call) { return call == "full" || call == "new_full"; }
+
 struct LinearParameters {
   const Tensor *weight = nullptr, *bias = nullptr;
+  bool is_filled = false;  // from a number that the file does not tell
 };
 
 class FirstSteps {
@@ -54,6 +60,7 @@ class FirstSteps {
       return;
     const std::optional<LinearParameters> parameters = parameters_of(note->second);
     if (!parameters || !is_bias_for_each(tensor, *parameters->bias)) return;
+    if (parameters->is_filled && !tells_numbers(*parameters->weight)) return;
     const auto reading = readers_of_.readers_of(tensor.name, parameters->bias->name);
     if (!reading || !reading->merged.empty()) return;
     add_reshape(tensor, parameters->bias->name);
@@ -67,7 +74,9 @@ class FirstSteps {
     bool has_zeros = false;
     for (const std::string& name : parse_names(note)) {
       if (!signature_.is_parameter.contains(name)) {
-        if (!is_anonymous(name) && !keeps_zeros(call_of_value(name))) return std::nullopt;
+        found.is_filled = found.is_filled || fills(call_of_value(name));
+        if (!is_anonymous(name) && !keeps_zeros(call_of_value(name)) && !fills(call_of_value(name)))
+          return std::nullopt;
         has_zeros = has_zeros || call_of_value(name) == "zeros" || call_of_value(name) == "new_zeros";
         continue;
       }
@@ -77,8 +86,8 @@ class FirstSteps {
       if (place != nullptr || tensor->dims.size() > 2) return std::nullopt;
       place = &*tensor;
     }
-    const bool fits = has_zeros && found.weight != nullptr && found.bias != nullptr && found.bias->dims.size() == 1 &&
-                      found.weight->dims[0] == found.bias->dims[0];
+    const bool fits = (has_zeros || found.is_filled) && found.weight != nullptr && found.bias != nullptr &&
+                      found.bias->dims.size() == 1 && found.weight->dims[0] == found.bias->dims[0];
     return fits ? std::optional(found) : std::nullopt;
   }
 
@@ -89,6 +98,19 @@ class FirstSteps {
     for (size_t at = 0; at < all->size(); at += one->size())
       if (all->compare(at, one->size(), *one) != 0) return false;
     return true;
+  }
+
+  /// Whether a number other than zero, repeated, would give something else than the bias: a row has a sum.
+  bool tells_numbers(const Tensor& weight) const {
+    const std::optional<std::string> elements = weight.onnx_type == 1 ? elements_of_(weight) : std::nullopt;
+    const auto width = static_cast<size_t>(weight.dims[1]);
+    if (!elements || width == 0 || elements->size() % (width * sizeof(float)) != 0) return false;
+    std::vector<float> row(width);
+    for (size_t at = 0; at < elements->size(); at += width * sizeof(float)) {
+      std::memcpy(row.data(), elements->data() + at, width * sizeof(float));
+      if (std::abs(std::accumulate(row.begin(), row.end(), 0.0)) > 1e-3) return true;
+    }
+    return false;
   }
 
   /// All rows are equal, so that one stands for them: the batch is no size of it.

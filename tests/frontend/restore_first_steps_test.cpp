@@ -12,7 +12,8 @@ namespace {
 
 /// Two steps of h = linear(h, w, b) + x for three samples, of which the first begins with zeros.
 Result<Imported> two_steps(const std::string& note, const std::vector<float>& first,
-                           const std::string& first_taken = "%x, %linear") {
+                           const std::string& first_taken = "%x, %linear",
+                           const std::vector<float>& weight = {1, 2, 3, 4}) {
   return import_noted(
       exported_model("g (float[3,2] x, float[3,2] linear, float[2,2] w, float[2] b, float[2] b2) => (float[3,2] y) { a "
                      "= Add(x, linear) l = Gemm<transB = 1>(a, w, b) u = Add(l, x) y = Mul(u, b2) }",
@@ -21,7 +22,7 @@ Result<Imported> two_steps(const std::string& note, const std::vector<float>& fi
                       {"u", taken_by("add.Tensor", "%l, %x")},
                       {"y", taken_by("mul.Tensor", "%u, %p_b2")}},
                      {"w", "b", "b2", "buffer c"}),
-      {{{"linear", note}}, {{"linear", first}, {"w", {1, 2, 3, 4}}, {"b", {5, 6}}, {"b2", {7, 8}}}, {}});
+      {{{"linear", note}}, {{"linear", first}, {"w", weight}, {"b", {5, 6}}, {"b2", {7, 8}}}, {}});
 }
 
 const std::vector<float> kBiasOfEach = {5, 6, 5, 6, 5, 6};
@@ -34,6 +35,7 @@ TEST_CASE("what zeros leave of a linear layer is its bias, for any batch") {
   CHECK(nodes_of(imported).find("f32[B,2]") != std::string::npos);
   CHECK(two_steps("['b', 'getitem', 'unsqueeze', 'w', 'zeros_1']", kBiasOfEach).ok());
   CHECK(two_steps("['b', 'new_zeros_1', 'w']", kBiasOfEach).ok());
+  CHECK(two_steps("['b', 'full', 'w']", kBiasOfEach).ok());
 }
 
 TEST_CASE("the result stays where zeros and the layer are not all that it was computed from") {
@@ -41,6 +43,8 @@ TEST_CASE("the result stays where zeros and the layer are not all that it was co
                            "['b', 'zeros']", "['b', 'b2', 'w', 'zeros']", "['w', 'zeros']", "['b2', 'w', 'zeros']"})
     CHECK_FALSE(two_steps(note, kBiasOfEach).ok());
   CHECK_FALSE(two_steps("['b', 'w', 'zeros']", {5, 6, 5, 6, 5, 7}).ok());
+  // Ones may leave the bias as well.
+  CHECK_FALSE(two_steps("['b', 'full', 'w']", kBiasOfEach, "%x, %linear", {1, -1, -2, 2}).ok());
   // It may be that of another layer, of which the bias began alike.
   CHECK_FALSE(two_steps("['b', 'w', 'zeros']", kBiasOfEach, "%x, %linear_4").ok());
 }
