@@ -14,6 +14,12 @@ using StageId = Id<struct StageTag>;
 
 using ReplicaMode = wire::ReplicaMode;
 
+/// Samples of the last micro-batch of a step, which may be fewer than the others have.
+inline int64_t smallest_micro_batch(Samples batch, Samples micro_batch) {
+  const int64_t rest = batch.count % micro_batch.count;
+  return rest == 0 ? micro_batch.count : rest;
+}
+
 struct StageChoice {
   /// One per replica, each once. A device may hold several stages.
   std::vector<DeviceId> devices;
@@ -38,12 +44,6 @@ struct StageChoice {
   Samples item_samples() const {
     const int64_t parts = mode == ReplicaMode::kSplit ? static_cast<int64_t>(devices.size()) : 1;
     return Samples(ceil_div(micro_batch.count, parts));
-  }
-
-  /// The last micro-batch of a step may have fewer samples than the others.
-  int64_t smallest_micro_batch(Samples batch) const {
-    const int64_t rest = batch.count % micro_batch.count;
-    return rest == 0 ? micro_batch.count : rest;
   }
 
   bool operator==(const StageChoice&) const = default;

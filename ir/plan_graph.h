@@ -151,9 +151,9 @@ struct PlanNode : PassSeconds {
   /// The backward half of another node of its colocated set, listed as a node of its own (profiles of training graphs).
   /// Such graphs have no stage graph before cost::fold_backward.
   bool is_backward = false;
-  bool may_have_replicas() const { return scope == SampleScope::kEach || sums_over_replicas; }
   /// Seconds in which all that it puts out moves between a device and host memory, where a profile measured that.
   SampleFunction host_transfer;
+  bool may_have_replicas() const { return scope == SampleScope::kEach || sums_over_replicas; }
   bool operator==(const PlanNode&) const = default;
 };
 

@@ -321,7 +321,7 @@ void check_replicas(const PlanGraph& graph, StageId id, const Stage& stage, Diag
   else if (stage.choice.mode != ReplicaMode::kSplit)
     problems.push_back(bad_plan(node.label, text(what, " has replicas that take whole micro-batches in turn"),
                                 "let them split the micro-batches, or give the stage one device"));
-  else if (const int64_t smallest = stage.choice.smallest_micro_batch(graph.batch); smallest < replicas)
+  else if (const int64_t smallest = smallest_micro_batch(graph.batch, stage.choice.micro_batch); smallest < replicas)
     problems.push_back(bad_plan(node.label, text(what, " has ", replicas, " replicas for a micro-batch of ", smallest),
                                 "give each replica a sample: fewer devices, or larger micro-batches"));
 }
@@ -344,7 +344,7 @@ void check_scope(const PlanGraph& graph, StageId id, const Stage& stage, Diagnos
                                 text("give the stage a micro-batch of ", batch,
                                      ", or say with --contrastive micro-batch or --batchnorm "
                                      "micro-batch that the samples of one micro-batch are meant")));
-  const int64_t smallest = stage.choice.smallest_micro_batch(graph.batch);
+  const int64_t smallest = smallest_micro_batch(graph.batch, stage.choice.micro_batch);
   if (smallest < stage.fewest_samples)
     problems.push_back(bad_plan(first([&](const PlanNode& n) { return n.fewest_samples == stage.fewest_samples; }),
                                 text("the node learns nothing from fewer than ", stage.fewest_samples,

@@ -102,8 +102,7 @@ Diagnostic bad_request(std::string message, std::string hint) {
 
 /// Refuses a micro-batch size with which some node could learn nothing.
 Status check_fewest_samples(const ir::PlanGraph& graph, Samples micro_batch) {
-  const int64_t rest = graph.batch.count % micro_batch.count;
-  const int64_t smallest = rest == 0 ? micro_batch.count : rest;
+  const int64_t smallest = ir::smallest_micro_batch(graph.batch, micro_batch);
   Diagnostics problems;
   for (const ir::PlanNode& node : graph.nodes)
     if (node.scope == ir::SampleScope::kMicroBatch && smallest < node.fewest_samples)

@@ -82,8 +82,7 @@ class SizeSweep {
   /// These searches know no nodes that work on the samples of a micro-batch together. Replicas share those of a node
   /// that needs sums over them, if the smallest micro-batch has one for each device; other nodes have none.
   bool may_replicate(Samples micro_batch) const {
-    const ir::StageChoice choice{.micro_batch = micro_batch};
-    const bool is_large = choice.smallest_micro_batch(graph_.batch) >= std::ssize(request_.cluster->devices);
+    const bool is_large = ir::smallest_micro_batch(graph_.batch, micro_batch) >= std::ssize(request_.cluster->devices);
     const auto may = [&](const ir::PlanNode& node) {
       return node.scope != ir::SampleScope::kMicroBatch || (node.may_have_replicas() && is_large);
     };

@@ -296,8 +296,7 @@ double StageEvaluator::min_work_per_sample(PlanNodeId node) const {
 }
 
 size_t StageEvaluator::counts() const {
-  const int64_t batch = graph_.batch.count, size = micro_batch().count;
-  const int64_t smallest = batch % size == 0 ? size : batch % size;
+  const int64_t smallest = ir::smallest_micro_batch(graph_.batch, micro_batch());
   if (fewest_samples_ > smallest) return 0;
   if (!may_have_replicas_) return 1;
   if (scope_ == ir::SampleScope::kEach) return counts_;

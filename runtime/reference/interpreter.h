@@ -1,7 +1,7 @@
 #pragma once
-// The serial interpreter (docs/semantics.md, section 2): runs all programs of a plan in one process and one thread.
-// Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and no code of the
-// executor. A distributed run must produce the same bits.
+// The serial interpreter (docs/semantics.md, section 2): runs all programs of a plan in one process, one action after
+// the other. Item tensors and messages lie in plain maps; there are no rings, channels or posted receives, and no code
+// of the executor. A distributed run must produce the same bits.
 
 #include <deque>
 #include <map>
