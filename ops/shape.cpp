@@ -268,8 +268,11 @@ void emit_cast(Emitter& emitter) {
              saturate ? "true" : "false", ", graphpipe::runtime::PowerRounding::", rounding, ")"),
         "runtime/kernels/stored_types.h");
   }
-  emitter.assign(0, text(emitter.in(0), ".to(", scalar_type(emitter.node().output(0).type.dtype), ")"),
-                 "ATen/core/Tensor.h");
+  const auto is_in_loops = [](ir::DType type) { return type == ir::DType::kFloat32 || type == ir::DType::kBFloat16; };
+  if (from != to && is_in_loops(from) && is_in_loops(to))
+    return emitter.assign(0, text("graphpipe::runtime::cast(", emitter.in(0), ", ", scalar_type(to), ")"),
+                          "runtime/kernels/bfloats.h");
+  emitter.assign(0, text(emitter.in(0), ".to(", scalar_type(to), ")"), "ATen/core/Tensor.h");
 }
 
 Status cast_gradient(GradientBuilder& builder) {

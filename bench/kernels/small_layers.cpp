@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/kernels/fastest_of_two.h"
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/relu.h"
@@ -40,10 +41,11 @@ std::string sizes_text(at::IntArrayRef sizes) {
   return text;
 }
 
-void compare_products(int64_t rows, int64_t inner, int64_t columns) {
-  const at::Tensor x = at::randn({rows, inner}), weight = at::randn({columns, inner}), bias = at::randn({columns}),
-                   gradient = at::randn({rows, columns});
-  const std::string size = sizes_text({rows, inner, columns});
+void compare_products(int64_t rows, int64_t inner, int64_t columns, at::ScalarType type) {
+  const auto drawn = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(type); };
+  const at::Tensor x = drawn({rows, inner}), weight = drawn({columns, inner}), bias = drawn({columns}),
+                   gradient = drawn({rows, columns});
+  const std::string size = sizes_text({rows, inner, columns}) + (type == at::kBFloat16 ? ", bf16" : "");
   compare(("layer with bias, " + size).c_str(), [&] { at::addmm(bias, x, weight.t()); },
           [&] { runtime::linear(x, weight, bias, /*transposed=*/true); });
   compare(("its input gradient, " + size).c_str(), [&] { at::mm(gradient, weight); },
@@ -56,6 +58,14 @@ void compare_sums(int64_t rows, int64_t columns) {
   const at::Tensor gradient = at::randn({rows, columns});
   compare(("gradient of a bias, " + sizes_text(gradient.sizes())).c_str(),
           [&] { at::sum(gradient, at::IntArrayRef{0}); }, [&] { runtime::sum_leading_axes(gradient, 1); });
+}
+
+void compare_casts(at::IntArrayRef sizes) {
+  const at::Tensor floats = at::randn(sizes), bfloats = floats.to(at::kBFloat16);
+  compare(("cast to bf16, " + sizes_text(sizes)).c_str(), [&] { floats.to(at::kBFloat16); },
+          [&] { runtime::cast(floats, at::kBFloat16); });
+  compare(("cast from bf16, " + sizes_text(sizes)).c_str(), [&] { bfloats.to(at::kFloat); },
+          [&] { runtime::cast(bfloats, at::kFloat); });
 }
 
 void compare_relu(at::IntArrayRef sizes) {
@@ -90,9 +100,12 @@ int main() {
   const c10::InferenceMode no_autograd;
   at::set_num_threads(1);
   std::printf("| kernel | LibTorch, us | ours, us | times as fast |\n|---|---|---|---|\n");
-  constexpr std::array<std::array<int64_t, 3>, 5> kLayers = {
-      {{8, 64, 64}, {8, 128, 64}, {32, 64, 64}, {8, 13, 64}, {64, 32, 10}}};
-  for (const auto& [rows, inner, columns] : kLayers) compare_products(rows, inner, columns);
+  constexpr std::array<std::array<int64_t, 3>, 7> kLayers = {
+      {{8, 64, 64}, {8, 128, 64}, {32, 64, 64}, {8, 13, 64}, {64, 32, 10}, {64, 64, 64}, {8, 256, 256}}};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (const auto& [rows, inner, columns] : kLayers) compare_products(rows, inner, columns, type);
+  compare_casts({64, 64});
+  compare_casts({1024, 1024});
   constexpr std::array<std::array<int64_t, 2>, 4> kBiases = {{{8, 64}, {512, 768}, {512, 3072}, {4096, 768}}};
   for (const auto& [rows, columns] : kBiases) compare_sums(rows, columns);
   compare_relu({8, 64});

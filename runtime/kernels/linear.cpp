@@ -3,9 +3,11 @@
 #include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/small_product.h"
 #include "runtime/kernels/vector_loops.h"
@@ -53,6 +55,54 @@ void small_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tenso
   multiply_small(left, right, nullptr, sum.mutable_data_ptr<float>(), adds);
 }
 
+// --- the same with operands of bfloat16, which are widened first ---
+
+bool is_small_of_bfloats(const at::Tensor& x, const at::Tensor& other, int64_t columns) {
+  return are_bfloats(x) && are_bfloats(other) && x.numel() > 0 &&
+         is_small_product_of_bfloats(x.numel() / x.size(-1), x.size(-1), columns);
+}
+
+struct WidenedOperands {
+  alignas(64) float left[kMaxSmallFloats], right[kMaxSmallFloats], bias[kMaxSmallFloats], result[kMaxSmallFloats];
+};
+
+/// Of this thread, made when it first needs them.
+WidenedOperands& widened_operands() {
+  thread_local const std::unique_ptr<WidenedOperands> all = std::make_unique<WidenedOperands>();
+  return *all;
+}
+
+/// Rows side by side, as a matrix of floats. Needs: the elements that is_small_product allows an operand.
+MatrixView widened_matrix_of(const at::Tensor& x, float* to) {
+  widen(bits_of(x), x.numel(), to);
+  const int64_t columns = x.size(-1);
+  return {to, x.numel() / columns, columns, columns, 1};
+}
+
+at::Tensor small_linear_of_bfloats(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                   bool is_turned) {
+  WidenedOperands& widened = widened_operands();
+  const MatrixView rows = widened_matrix_of(x, widened.left), matrix = widened_matrix_of(weight, widened.right),
+                   right = is_turned ? matrix.turned() : matrix;
+  if (bias.defined()) widen(bits_of(bias), bias.numel(), widened.bias);
+  multiply_small(rows, right, bias.defined() ? widened.bias : nullptr, widened.result, /*adds=*/false);
+  at::DimVector sizes(x.sizes());
+  sizes.back() = right.columns;
+  at::Tensor result = new_bfloats(sizes);
+  narrow(widened.result, result.numel(), mutable_bits_of(result));
+  return result;
+}
+
+at::Tensor small_weight_gradient_of_bfloats(const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+  WidenedOperands& widened = widened_operands();
+  const MatrixView rows = widened_matrix_of(x, widened.left), others = widened_matrix_of(gradient, widened.right);
+  const MatrixView left = transposed ? others.turned() : rows.turned(), right = transposed ? rows : others;
+  multiply_small(left, right, nullptr, widened.result, /*adds=*/false);
+  at::Tensor result = new_bfloats({left.rows, right.columns});
+  narrow(widened.result, result.numel(), mutable_bits_of(result));
+  return result;
+}
+
 /// The operands whose product is the gradient of the weight.
 std::pair<at::Tensor, at::Tensor> weight_gradient_operands(const at::Tensor& x, const at::Tensor& gradient,
                                                            bool transposed) {
@@ -65,16 +115,22 @@ std::pair<at::Tensor, at::Tensor> weight_gradient_operands(const at::Tensor& x, 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool transposed) {
   if (is_small(x, weight, weight.size(transposed ? 0 : 1)) && (!bias.defined() || loop_takes(bias)))
     return small_linear(x, transposed ? matrix_of(weight).turned() : matrix_of(weight), bias);
+  if (is_small_of_bfloats(x, weight, weight.size(transposed ? 0 : 1)) && (!bias.defined() || are_bfloats(bias)))
+    return small_linear_of_bfloats(x, weight, bias, transposed);
   return with_axes_of(x, product(rows_of(x), transposed ? weight.t() : weight, bias));
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool transposed) {
   if (is_small(gradient, weight, weight.size(transposed ? 1 : 0)))
     return small_linear(gradient, transposed ? matrix_of(weight) : matrix_of(weight).turned(), {});
+  if (is_small_of_bfloats(gradient, weight, weight.size(transposed ? 1 : 0)))
+    return small_linear_of_bfloats(gradient, weight, {}, !transposed);
   return with_axes_of(gradient, product(rows_of(gradient), transposed ? weight : weight.t(), {}));
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+  if (is_small_of_bfloats(x, gradient, gradient.size(-1)))
+    return small_weight_gradient_of_bfloats(x, gradient, transposed);
   at::Tensor result;
   add_linear_weight_gradient(result, x, gradient, transposed);
   return result;

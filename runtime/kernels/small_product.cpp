@@ -1,6 +1,7 @@
 #include "runtime/kernels/small_product.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "runtime/kernels/panel_product.h"
 #include "runtime/kernels/turned_product.h"
@@ -14,18 +15,23 @@
 namespace graphpipe::runtime {
 namespace {
 
-/// With more multiplications, libraries are faster (docs/performance.md, "Kernels").
-constexpr int64_t kMaxMultiplications = 1 << 17;
-/// Floats of an operand or a result, in panels.
-constexpr int64_t kMaxFloats = 1 << 13;
+/// With more multiplications, libraries are faster (docs/performance.md, "Kernels"): in floats, in floats where one
+/// side is short, and in 16 bits.
+constexpr int64_t kManyMultiplications = 1 << 18, kManyOfShortSide = 1 << 19, kManyOfBfloats = 1 << 19;
+constexpr int64_t kShortSide = 16;
 
 int64_t in_panels(int64_t count, int64_t columns) { return (count + columns - 1) / columns * columns; }
 
 /// Where operands are copied to whose columns do not lie side by side, and where such results come from.
 struct Buffers {
-  alignas(64) float right[kMaxFloats], results[kMaxFloats];
+  alignas(64) float right[kMaxSmallFloats], results[kMaxSmallFloats];
 };
-thread_local Buffers buffers;
+
+/// Of this thread, made when it first needs them.
+Buffers& buffers() {
+  thread_local const std::unique_ptr<Buffers> all = std::make_unique<Buffers>();
+  return *all;
+}
 
 MatrixView from_column(MatrixView matrix, int64_t first) {
   matrix.data += first * matrix.column_stride;
@@ -116,27 +122,28 @@ GRAPHPIPE_INLINE void take_panel(const float* from, int64_t rows, int64_t count,
 template <int64_t kColumns>
 GRAPHPIPE_AVX2 void multiply_copies(const MatrixView& left, const MatrixView& right, int64_t first,
                                     const Target& target, bool adds) {
+  Buffers& copies = buffers();
   PanelProduct product{.rows = left.rows, .inner = left.columns};
   product.panels = (right.columns - first + kColumns - 1) / kColumns;
   product.left = left.data;
   product.left_stride = left.row_stride;
   product.left_inner_stride = left.column_stride;
-  product.right = buffers.right;
+  product.right = copies.right;
   product.right_stride = left.columns * kColumns;
   product.right_inner_stride = kColumns;
-  product.results = buffers.results;
+  product.results = copies.results;
   product.result_stride = left.rows * kColumns;
   product.result_row_stride = kColumns;
   const auto columns_of = [&](int64_t panel) { return std::min(kColumns, right.columns - first - panel * kColumns); };
   for (int64_t panel = 0; panel < product.panels; ++panel)
     write_panel<kColumns>(from_column(right, first + panel * kColumns), columns_of(panel),
-                          buffers.right + panel * product.right_stride);
+                          copies.right + panel * product.right_stride);
   if constexpr (kColumns == kPanelColumns) multiply_panels(product);
   else multiply_narrow_panels(product);
   for (int64_t panel = 0; panel < product.panels; ++panel) {
     Target to = target;
     to.data += (first + panel * kColumns) * target.column_stride;
-    take_panel<kColumns>(buffers.results + panel * product.result_stride, left.rows, columns_of(panel), to, adds);
+    take_panel<kColumns>(copies.results + panel * product.result_stride, left.rows, columns_of(panel), to, adds);
   }
 }
 
@@ -169,14 +176,23 @@ int64_t moved_elements(const MatrixView& right, int64_t turned_results) {
   return (right.column_stride == 1 ? 0 : right.rows * right.columns) + turned_results;
 }
 
+bool is_small(int64_t rows, int64_t inner, int64_t columns, int64_t max_multiplications) {
+  if (!has_avx2() || rows < 1 || inner < 1 || columns < 1) return false;
+  if (std::max({rows, inner, columns}) > kMaxSmallFloats || rows * inner * columns > max_multiplications) return false;
+  const auto fits = [](int64_t a, int64_t b) { return a * in_panels(b, kPanelColumns) <= kMaxSmallFloats; };
+  return fits(rows, inner) && fits(inner, rows) && fits(inner, columns) && fits(columns, inner) &&
+         fits(rows, columns) && fits(columns, rows);
+}
+
 }  // namespace
 
 bool is_small_product(int64_t rows, int64_t inner, int64_t columns) {
-  if (!has_avx2() || rows < 1 || inner < 1 || columns < 1) return false;
-  if (std::max({rows, inner, columns}) > kMaxFloats || rows * inner * columns > kMaxMultiplications) return false;
-  const auto fits = [](int64_t a, int64_t b) { return a * in_panels(b, kPanelColumns) <= kMaxFloats; };
-  return fits(rows, inner) && fits(inner, rows) && fits(inner, columns) && fits(columns, inner) &&
-         fits(rows, columns) && fits(columns, rows);
+  const bool has_short_side = std::min({rows, inner, columns}) <= kShortSide;
+  return is_small(rows, inner, columns, has_short_side ? kManyOfShortSide : kManyMultiplications);
+}
+
+bool is_small_product_of_bfloats(int64_t rows, int64_t inner, int64_t columns) {
+  return is_small(rows, inner, columns, kManyOfBfloats);
 }
 
 void multiply_small(const MatrixView& left, const MatrixView& right, const float* bias, float* result, bool adds) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/vector_loops.h"
 #include "runtime/kernels/vectors.h"
 
@@ -103,21 +104,44 @@ namespace {
 /// Of long and narrow matrices LibTorch sums several rows with one vector, on all threads.
 bool is_long_and_narrow(int64_t rows, int64_t width) { return width < 16 && rows > 64; }
 
+void sum_all(const SummedRows& of, float* sums) {
+  const int64_t blocks = (of.width + kColumnsAtOnce - 1) / kColumnsAtOnce,
+                grain = std::max<int64_t>(1, kElementsPerThread / (of.rows * kColumnsAtOnce));
+  for_parts(blocks, grain, [&](int64_t begin, int64_t end) { sum_some(of, begin, end, sums); });
+}
+
+/// Numbers that are widened to memory of their own, at most.
+constexpr int64_t kMaxWidened = 1 << 13;
+
+struct WidenedSummands {
+  alignas(64) float rows[kMaxWidened], sums[kMaxWidened];
+};
+thread_local WidenedSummands widened_summands;
+
+/// Needs: at most kMaxWidened elements.
+at::Tensor sum_bfloats(const at::Tensor& x, at::IntArrayRef sizes, int64_t width) {
+  WidenedSummands& widened = widened_summands;
+  widen(bits_of(x), x.numel(), widened.rows);
+  sum_all({widened.rows, x.numel() / width, width}, widened.sums);
+  at::Tensor result = new_bfloats(sizes);
+  narrow(widened.sums, width, mutable_bits_of(result));
+  return result;
+}
+
 }  // namespace
 
 at::Tensor sum_leading_axes(const at::Tensor& x, int64_t axes) {
-  const int64_t width = c10::multiply_integers(x.sizes().slice(static_cast<size_t>(axes)));
-  if (!loop_takes(x) || x.numel() == 0 || is_long_and_narrow(x.numel() / width, width)) {
+  const at::IntArrayRef kept = x.sizes().slice(static_cast<size_t>(axes));
+  const int64_t width = c10::multiply_integers(kept);
+  const bool is_few = are_bfloats(x) && x.numel() <= kMaxWidened;
+  if ((!loop_takes(x) && !is_few) || x.numel() == 0 || is_long_and_narrow(x.numel() / width, width)) {
     std::vector<int64_t> all(static_cast<size_t>(axes));
     std::iota(all.begin(), all.end(), 0);
     return at::sum(x, all, /*keepdim=*/false);
   }
-  at::Tensor result = new_floats(x.sizes().slice(static_cast<size_t>(axes)));
-  const SummedRows of{x.const_data_ptr<float>(), x.numel() / width, width};
-  float* sums = result.mutable_data_ptr<float>();
-  const int64_t blocks = (width + kColumnsAtOnce - 1) / kColumnsAtOnce,
-                grain = std::max<int64_t>(1, kElementsPerThread / (of.rows * kColumnsAtOnce));
-  for_parts(blocks, grain, [&](int64_t begin, int64_t end) { sum_some(of, begin, end, sums); });
+  if (is_few) return sum_bfloats(x, kept, width);
+  at::Tensor result = new_floats(kept);
+  sum_all({x.const_data_ptr<float>(), x.numel() / width, width}, result.mutable_data_ptr<float>());
   return result;
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("small products are those in float64, whatever their sizes and the ord
           CAPTURE(rows);
           CAPTURE(inner);
           CAPTURE(columns);
-          CHECK(is_small_product(rows, inner, columns) == (has_avx2() && rows * inner * columns <= 1 << 17));
+          CHECK(is_small_product(rows, inner, columns) == has_avx2());
           CHECK(largest_difference(product(a, b, {}), expected) < 2e-5);
           CHECK(largest_difference(product(a, b, bias), expected + bias) < 2e-5);
           const at::Tensor sum = at::ones({rows, columns});
@@ -75,6 +75,19 @@ TEST_CASE("small products are those in float64, whatever their sizes and the ord
           product_into(sum, a, b, /*adds=*/false);
           CHECK(sum.equal(product(a, b, {})));
         }
+}
+
+TEST_CASE("own loops multiply more where one side is short, and nothing beyond their memory") {
+  const c10::InferenceMode no_autograd;
+  CHECK(!is_small_product(65, 64, 64));
+  CHECK(is_small_product(8, 256, 256) == has_avx2());
+  CHECK(is_small_product(256, 8, 256) == has_avx2());
+  CHECK(!is_small_product(9, 256, 256));
+  CHECK(!is_small_product(1, 1 << 17, 1));
+  for (const bool right_turned : {false, true}) {
+    const at::Tensor a = seeded({8, 256}, 1), b = right_turned ? seeded({256, 256}, 2).t() : seeded({256, 256}, 2);
+    CHECK(largest_difference(product(a, b, {}), at::matmul(a.to(at::kDouble), b.to(at::kDouble))) < 5e-5);
+  }
 }
 
 TEST_CASE("a number is scaled in its place, as LibTorch scales it") {
