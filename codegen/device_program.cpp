@@ -71,7 +71,8 @@ std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Sche
     const int slots = id.index() < schedule.slots.size() ? schedule.slots[id] : 1;
     rows.push_back(text("{", choice.micro_batch, ", ", choice.devices.size(),
                         ", ReplicaMode::", choice.mode == ir::ReplicaMode::kSplit ? "kSplit" : "kRoundRobin", ", ",
-                        slots, ", ", choice.recompute ? "true" : "false", "}"));
+                        slots, ", ", choice.recompute ? "true" : "false", ", ",
+                        choice.shard_optimizer_state && choice.devices.size() > 1 ? "true" : "false", "}"));
   }
   return rows;
 }
@@ -139,7 +140,8 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
 
   std::string body =
       "#include \"programs/plan.h\"\n\nnamespace pipeline {\nnamespace {\n\nusing namespace graphpipe::runtime;\n\n";
-  body += "// micro-batch, replicas, mode, slots, recompute\n" + array_text("StageRow", "kStages", rows);
+  body +=
+      "// micro-batch, replicas, mode, slots, recompute, shards optimizer\n" + array_text("StageRow", "kStages", rows);
   body += "// from, to\n" + array_text("EdgeRow", "kEdges", edges);
   body += "// stage, replica, device\n" + array_text("PlacementRow", "kPlacement", placement);
   if (!updates.empty()) body += "// samples [first, last)\n";

@@ -78,7 +78,7 @@ StageCost cost_of(const ir::StageGraph& graph, const ir::Cluster& cluster, Stage
   cost.samples_per_item_time = static_cast<double>(stage.choice.micro_batch.count);
   if (stage.choice.mode == ir::ReplicaMode::kRoundRobin)
     cost.samples_per_item_time *= static_cast<double>(stage.choice.devices.size());
-  cost.all_reduce = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes).count;
+  cost.all_reduce = exchange_time(cluster, stage).count;
   cost.update = update_time(graph, cluster, id).count;
   add_boundary(graph, cluster, id, edges, samples, cost);
   return cost;

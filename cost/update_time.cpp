@@ -6,7 +6,7 @@ namespace graphpipe::cost {
 
 UpdateWork update_work(const ir::Stage& stage) {
   const double parts = stage.choice.shard_optimizer_state ? static_cast<double>(stage.choice.devices.size()) : 1;
-  return {.tensors = stage.trainable_tensors / parts,
+  return {.tensors = static_cast<double>(stage.trainable_tensors),  // of each a part
           .bytes = static_cast<double>(stage.updated_weight_bytes.count) / parts,
           .traffic = stage.update_traffic / parts,
           .flops = stage.update_flops / parts};
@@ -20,6 +20,11 @@ Seconds update_time(const UpdateWork& work, const ir::Cluster& cluster, ir::Devi
     return Seconds(work.tensors * costs.update_tensor.count + work.bytes * costs.update_byte +
                    (costs.products_apart ? products : 0));
   return Seconds(work.traffic / own.memory_bandwidth.count + products);
+}
+
+Seconds exchange_time(const ir::Cluster& cluster, const ir::Stage& stage) {
+  const Seconds reduction = all_reduce_time(cluster, stage.choice.devices, stage.trainable_weight_bytes);
+  return stage.choice.shard_optimizer_state ? (1 + kHandOut) * reduction : reduction;
 }
 
 Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster) {

@@ -26,6 +26,12 @@ UpdateWork update_work(const ir::Stage& stage);
 /// As measured for the plan's optimizer (RuntimeCosts), else by memory traffic and the device's rate of products.
 Seconds update_time(const UpdateWork& work, const ir::Cluster& cluster, ir::DeviceId device);
 
+/// Of the bytes that a ring moves to add up gradients, the share that replicas then send each other of the weights that
+/// each has updated, where they divide the optimizer's state: every byte goes to all others once, not twice.
+inline constexpr double kHandOut = 0.5;
+/// Messages between the stage's replicas in a step: gradients, and weights where they divide the optimizer's state.
+Seconds exchange_time(const ir::Cluster& cluster, const ir::Stage& stage);
+
 /// All weights on the slowest device.
 Seconds update_of_all(const ir::PlanGraph& graph, const ir::Cluster& cluster);
 

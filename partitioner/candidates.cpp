@@ -166,30 +166,25 @@ void set_recompute(const PlanRequest& request, ir::Assignment& assignment) {
     if (request.graph->nodes[node].has_backward) assignment.choice[assignment.stage_of[node]].recompute = true;
 }
 
-bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment) {
-  bool any = false;
-  if (!request.shard_optimizer_state || request.graph->optimizer_state_per_weight_byte <= 0) return any;
+void divide_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment) {
+  const bool divides = request.shard_optimizer_state && request.graph->optimizer_state_per_weight_byte > 0;
   for (const StageId stage : stages.stage_ids()) {
     ir::StageChoice& choice = assignment.choice[stage];
-    const bool has_state = stages.stages[stage].trainable_weight_bytes.count > 0;
-    if (choice.devices.size() < 2 || choice.shard_optimizer_state || !has_state) continue;
-    choice.shard_optimizer_state = stages.stages[stage].choice.shard_optimizer_state = any = true;
+    if (divides && stages.stages[stage].trainable_weight_bytes.count > 0) choice.shard_optimizer_state = true;
+    if (choice.devices.size() < 2) choice.shard_optimizer_state = false;  // there is nothing to divide
+    stages.stages[stage].choice.shard_optimizer_state = choice.shard_optimizer_state;
   }
-  return any;
 }
 
 MemoryFit Candidates::add(ir::Assignment assignment) {
-  for (ir::StageChoice& choice : assignment.choice)
-    if (choice.devices.size() < 2) choice.shard_optimizer_state = false;  // there is nothing to divide
   set_recompute(request_, assignment);
   auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
     refusal_ = stages.problems().front().message;
     return MemoryFit::kDoesNotFit;
   }
-  cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
-  if (request_.limit_memory && !step.fits && shard_states(request_, *stages, assignment))
-    step = cost::iteration_time(*stages, *request_.cluster);
+  divide_states(request_, *stages, assignment);
+  const cost::IterationTime step = cost::iteration_time(*stages, *request_.cluster);
   if (request_.limit_memory && !step.fits) {
     const cost::InFlightPlan in_flight_plan = cost::in_flight(*stages, *request_.cluster);
     note_shortfall(

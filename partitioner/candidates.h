@@ -35,9 +35,8 @@ Status force_replicas(const PlanRequest& request, ir::Assignment& assignment);
 /// Lets stages recompute as the request asks: all with a node that has a backward, none, or those that do already.
 void set_recompute(const PlanRequest& request, ir::Assignment& assignment);
 
-/// Divides the optimizer's state over the replicas of every stage that has some and does not divide it yet; returns
-/// whether there was one. Tried where a plan does not fit.
-bool shard_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);
+/// Divides the optimizer's state of every stage over its replicas, if the request asks for it and there is state.
+void divide_states(const PlanRequest& request, ir::StageGraph& stages, ir::Assignment& assignment);
 
 /// Seconds of a step in closed form, and bounds on it of every order and of every plan on a cluster.
 double closed_form(const PlanRequest& request, const ir::StageGraph& stages, const cost::IterationTime& step);

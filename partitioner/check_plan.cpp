@@ -397,12 +397,15 @@ class Checker {
     // A ring of d replicas takes 2 (d - 1) rounds, each with a message of 1 / d of the bytes; half of the rounds also
     // add it.
     const double part = trainable / d;
+    // Replicas that divide the optimizer's state send each other their parts of the weights too.
+    const double rounds = choice(stage).shard_optimizer_state ? 1.5 : 1;
     double add = cluster_.runtime.add_byte;
     if (add <= 0)
       for (ir::DeviceId device : choice(stage).devices)
         add = std::max(add, 3 / cluster_.devices[device].memory_bandwidth.count);
-    return (d - 1) * (2 * (part / link.bandwidth.count + link.latency.count + cluster_.runtime.of_message(part).count) +
-                      part * add);
+    return rounds * (d - 1) *
+           (2 * (part / link.bandwidth.count + link.latency.count + cluster_.runtime.of_message(part).count) +
+            part * add);
   }
 
   /// A stage that shares trained weights with a stage that has a backward has one too.

@@ -97,7 +97,7 @@ struct PlanRequest : SearchTime {
   /// Refuse plans that do not fit the devices.
   bool limit_memory = true;
   Recompute recompute = Recompute::kAuto;
-  /// Where a plan does not fit otherwise, replicas may divide the optimizer's state among them.
+  /// The replicas of a stage divide the optimizer's state among them.
   bool shard_optimizer_state = false;
   /// Threads of the search. The plan does not depend on it.
   int threads = 1;

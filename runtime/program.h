@@ -201,6 +201,8 @@ struct StageRow {
   ReplicaMode mode = ReplicaMode::kSplit;
   int32_t slots = 1;
   bool recompute = false;
+  /// Each replica updates a part of every parameter, and has the optimizer's state of that part alone.
+  bool shards_optimizer = false;
 };
 
 /// How N, the divisor of the loss, is determined before the first backward (docs/semantics.md, section 4).

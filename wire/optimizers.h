@@ -51,6 +51,8 @@ struct OptimizerEntry {
   /// An element's update depends on all elements of the gradient: how much rounding of one may do to it, `verify` takes
   /// from the gradients themselves.
   bool mixes_elements = false;
+  /// Each element is updated from its own gradient and state alone, so that replicas may divide the state.
+  bool updates_apart = false;
   /// It multiplies matrices: kMatrixIterations times for each weight that is one.
   bool orthogonalises = false;
 

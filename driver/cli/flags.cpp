@@ -141,8 +141,10 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
       ->default_str("graph");
   app.add_option("--recompute", plan.recompute, "stages that compute activations again; auto: where memory asks for it")
       ->check(member_of(partitioner::recompute_name, partitioner::Recompute::kNever));
-  app.add_flag("--shard-optimizer", plan.shard_optimizer,
-               "what if replicas shared the optimizer's state: a plan to simulate, which `generate` refuses");
+  app.add_flag(
+      "--shard-optimizer", plan.shard_optimizer,
+      "replicas of a stage divide the optimizer's state: each updates a part of every weight and sends it to the "
+      "others (ZeRO-1)");
   app.add_option("--profile", plan.profile, "measured prices, from `graphpipe profile`")->type_name(kFileType);
   app.add_option("--time-limit", plan.time_limit,
                  "seconds to search for a plan, 0 for no limit; the best so far is used")

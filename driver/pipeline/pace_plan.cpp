@@ -246,6 +246,12 @@ double bytes_of_step(const wire::PacePlan& plan) {
 }
 
 Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request) {
+  if (std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state))
+    return Diagnostic{.code = Code::kBadPlan,
+                      .message =
+                          "replicas divide the optimizer's state (shard_optimizer_state): a paced run does not "
+                          "send the weights that they update for each other",
+                      .hint = "`simulate` prices these messages; or plan without --shard-optimizer"};
   GP_TRY(wire::PacePlan plan, PacePlanMaker(pipeline).make());
   choose_numbers(plan, request, pipeline.built.seconds());
   return plan;

@@ -15,7 +15,8 @@ struct PaceRequest {
   int cores = 1;
 };
 
-/// Errors: kBadSchedule where the plan's schedule cannot be simulated.
+/// Errors: kBadSchedule where the plan's schedule cannot be simulated, kBadPlan where replicas divide the optimizer's
+/// state.
 Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request);
 
 /// Bytes that the ranks of the unscaled plan send to each other in a step.

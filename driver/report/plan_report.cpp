@@ -64,8 +64,12 @@ int64_t updates_of(const Pipeline& pipeline) {
   return std::max<int64_t>(1, max_updates / std::max<int64_t>(1, pipeline.built.batches));
 }
 
-bool shards_state(const Pipeline& pipeline) {
-  return std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state);
+/// "s0, s2": the stages whose replicas divide the optimizer's state.
+std::string stages_with_divided_state(const Pipeline& pipeline) {
+  std::string names;
+  for (const ir::StageId stage : pipeline.stages.stage_ids())
+    if (pipeline.stages.stages[stage].choice.shard_optimizer_state) names += text(names.empty() ? "s" : ", s", stage);
+  return names;
 }
 
 /// A lower bound of the seconds of a step if all processes share the cores of this machine: all their work, spread
@@ -223,8 +227,8 @@ std::string plan_text(const Pipeline& pipeline) {
   if (!pipeline.arenas.empty())
     out += "tensors of a step, at fixed places: " + bytes_of_devices(pipeline, pipeline.arenas) + "\n";
   out += recomputation_text(pipeline);
-  if (shards_state(pipeline))
-    out += "the plan divides optimizer state over replicas, which the runtime does not: `generate` refuses it\n";
+  if (const std::string stages = stages_with_divided_state(pipeline); !stages.empty())
+    out += text("replicas divide the optimizer's state: ", stages, "\n");
   return out;
 }
 

@@ -34,14 +34,29 @@ Diagnostics joined(Diagnostics notes, const Diagnostics& more) {
   return notes;
 }
 
-// The memory of a plan must be what its programs take, and they keep the optimizer state in every replica.
-Status check_runnable(const ir::Plan& plan) {
+/// Why no program divides the optimizer's state of this plan, if none does; empty: they do.
+std::string why_undivided(const Pipeline& pipeline) {
+  const std::string& optimizer = pipeline.plan.spec.optimizer;
+  if (!wire::optimizer_named(optimizer).updates_apart)
+    return text("optimizer ", optimizer, " updates an element from others too");
+  if (ir::is_asynchronous(pipeline.built.schedule))
+    return text("policy ", pipeline.plan.policy, " updates weights inside of the step");
+  return {};
+}
+
+// The memory of a plan must be what its programs take.
+Status check_runnable(const Pipeline& pipeline) {
+  const ir::Plan& plan = pipeline.plan;
   for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
-    if (!plan.assignment.choice[ir::StageId(stage)].shard_optimizer_state) continue;
-    return Diagnostic{.code = Code::kBadPlan,
-                      .origin = plan.spec.path,
-                      .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it"),
-                      .hint = "plan without --shard-optimizer, or set the field to false"};
+    const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(stage)];
+    if (!choice.shard_optimizer_state || choice.devices.size() < 2) continue;
+    const std::string why = why_undivided(pipeline);
+    if (why.empty()) continue;
+    return Diagnostic{
+        .code = Code::kBadPlan,
+        .origin = plan.spec.path,
+        .message = text("stages[", stage, "].shard_optimizer_state: the runtime does not shard it where ", why),
+        .hint = "plan without --shard-optimizer, or set the field to false"};
   }
   return Ok{};
 }
@@ -65,7 +80,7 @@ FolderExtras extras_of(const Options& options) {
 }  // namespace
 
 Result<FolderNotes> generate_folder(const Pipeline& pipeline, const std::string& folder, const FolderExtras& extras) {
-  GP_TRY_VOID(check_runnable(pipeline.plan));
+  GP_TRY_VOID(check_runnable(pipeline));
   GP_TRY(auto digests, file_digests(pipeline.model.imported));
   const WeightOrigin origin{.model = pipeline.model.imported.files.front(),
                             .trusted_root = pipeline.plan.spec.trusted_root.raw(),

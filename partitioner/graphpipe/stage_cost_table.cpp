@@ -313,7 +313,7 @@ double StageEvaluator::update_seconds(int replicas) const {
   if (!has_backward_ || !options_.counts_updates) return 0;
   cost::UpdateWork work = replicas > 1 ? update_of_replica_ : update_alone_;
   if (options_.shard_optimizer_state)
-    for (double* part : {&work.tensors, &work.bytes, &work.traffic, &work.flops}) *part /= replicas;
+    for (double* part : {&work.bytes, &work.traffic, &work.flops}) *part /= replicas;
   double slowest = 0;
   for (const ir::DeviceId device : kinds_of_update_)
     slowest = std::max(slowest, cost::update_time(work, cluster_, device).count);
@@ -336,7 +336,8 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
   option.recompute = recompute;
   // Sums over values that went in and out again may leave a trace of rounding below zero.
   const double messages = std::max(0.0, messages_[index]), hops = std::max(0.0, hops_[index]);
-  const double reduce = reductions_[index].constant + reductions_[index].per_byte * trainable_bytes_;
+  const double reduce = (reductions_[index].constant + reductions_[index].per_byte * trainable_bytes_) *
+                        (options_.shard_optimizer_state ? 1 + cost::kHandOut : 1);
   option.time_per_sample = std::max(seconds, messages) / samples +
                            (reduce + update_seconds(option.devices)) / static_cast<double>(graph_.batch.count);
   option.in_flight = {.micro_batch = micro_batch().count,

@@ -91,9 +91,8 @@ class HillClimb {
       for (StageId stage : stages->stage_ids()) stages->stages[stage].choice = tried.assignment.choice[stage];
     }
     if (!is_on_the_cluster(tried.assignment)) return std::nullopt;
+    divide_states(request_, *stages, tried.assignment);
     tried.time = cost::iteration_time(*stages, cluster_);
-    if (request_.limit_memory && !tried.time.fits && shard_states(request_, *stages, tried.assignment))
-      tried.time = cost::iteration_time(*stages, cluster_);
     if (request_.limit_memory && !tried.time.fits) return std::nullopt;
     tried.step = step_of(tried, *stages);
     tried.stages = std::move(*stages);

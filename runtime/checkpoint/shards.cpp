@@ -1,5 +1,10 @@
 #include "runtime/checkpoint/shards.h"
 
+#include <ATen/ops/cat.h>
+
+#include <charconv>
+#include <optional>
+
 #include "runtime/error.h"
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/resolve.h"
@@ -33,7 +38,29 @@ bool is_kept_elsewhere(const PlanTable& plan, const StageState& state, const std
   return false;
 }
 
+std::string optimizer_file(const StageState& state) {
+  const std::string stage = text("stage", state.entry->stage);
+  return state.replica == 0 ? stage + std::string(kOptimizerEnd)
+                            : text(stage, ".replica", state.replica, kOptimizerEnd);
+}
+
 std::string parameter_of(const std::string& state_name) { return state_name.substr(state_name.find('/') + 1); }
+
+/// A part of a state: "exp_avg@128/NAME" is "exp_avg/NAME" from its element 128 on.
+struct PartOfState {
+  std::string whole;
+  int64_t first = 0;
+};
+
+std::optional<PartOfState> part_of_state(const std::string& name) {
+  const std::string kind = name.substr(0, name.find('/'));
+  const size_t at = kind.rfind('@');
+  if (at == std::string::npos) return std::nullopt;
+  PartOfState part{.whole = kind.substr(0, at) + name.substr(kind.size())};
+  const char* const end = kind.data() + kind.size();
+  const auto [rest, error] = std::from_chars(kind.data() + at + 1, end, part.first);
+  return error == std::errc() && rest == end ? std::optional(part) : std::nullopt;
+}
 
 void add_shard(std::string file, std::vector<NamedTensor> tensors, const StageState& state,
                std::vector<Shard>& shards) {
@@ -85,8 +112,14 @@ bool Shard::holds_buffers() const { return file.ends_with(kBuffersEnd); }
 
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device) {
   std::vector<Shard> shards;
+  const auto add_optimizer = [&](std::vector<NamedTensor> tensors) {
+    std::erase_if(tensors,
+                  [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, parameter_of(named.name)); });
+    add_shard(optimizer_file(state), std::move(tensors), state, shards);
+  };
   if (state.replica != 0) {
     add_shard(buffers_file(state), buffers_of(state, device), state, shards);
+    if (!state.owned.empty()) add_optimizer(named_owned_states(state, device));
     add_shard("", other_copies(plan, state, device), state, shards);
     return shards;
   }
@@ -94,10 +127,7 @@ std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, con
   std::vector<NamedTensor> weights = named_parameters(state, device);
   std::erase_if(weights, [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, named.name); });
   add_shard(stage + std::string(kWeightsEnd), std::move(weights), state, shards);
-  std::vector<NamedTensor> optimizer = named_optimizer_states(state, device);
-  std::erase_if(optimizer,
-                [&](const NamedTensor& named) { return is_kept_elsewhere(plan, state, parameter_of(named.name)); });
-  add_shard(stage + std::string(kOptimizerEnd), std::move(optimizer), state, shards);
+  add_optimizer(named_optimizer_states(state, device));
   add_shard("", other_copies(plan, state, device), state, shards);
   return shards;
 }
@@ -131,17 +161,33 @@ CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::Chec
       optimizer_(paths_with_end(folder, record, kOptimizerEnd)) {
   for (const wire::ManifestEntry& entry : record.files)
     if (entry.path.ends_with(kBuffersEnd)) buffers_.emplace(entry.path, folder + "/" + entry.path);
+  for (const auto& [name, place] : optimizer_.tensors())
+    if (const auto part = part_of_state(name)) parts_[part->whole][part->first] = name;
 }
 
 void CheckpointTensors::restore(StageState& state, bool same_plan, const Device& device) const {
   for (size_t index = 0; index < state.weights.size(); ++index) restore_weight(state, index, same_plan, device);
   take_optimizer_states(
-      state,
-      [this](const std::string& name) {
-        const TensorPlace* place = optimizer_.find(name);
-        return place == nullptr ? at::Tensor() : optimizer_.view(*place);
-      },
-      device);
+      state, [this](const std::string& name) { return optimizer_state(name); }, device);
+}
+
+at::Tensor CheckpointTensors::optimizer_state(const std::string& name) const {
+  if (const TensorPlace* place = optimizer_.find(name); place != nullptr) return optimizer_.view(*place);
+  const auto found = parts_.find(name);
+  return found == parts_.end() ? at::Tensor() : joined_parts(name, found->second);
+}
+
+at::Tensor CheckpointTensors::joined_parts(const std::string& name, const std::map<int64_t, std::string>& parts) const {
+  std::vector<at::Tensor> tensors;
+  int64_t next = 0;
+  for (const auto& [first, part] : parts) {
+    const at::Tensor& tensor = tensors.emplace_back(optimizer_.view(*optimizer_.find(part)));
+    if (tensor.dim() == 0) return tensor;  // a number that all parts have
+    if (tensor.dim() != 1 || first != next || tensor.scalar_type() != tensors.front().scalar_type())
+      misfit(folder_, name, "is not whole: parts of it are missing");
+    next += tensor.numel();
+  }
+  return at::cat(tensors);
 }
 
 void CheckpointTensors::restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const {

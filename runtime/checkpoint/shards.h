@@ -25,8 +25,9 @@ struct Shard {
 };
 
 /// The files that hold this state: for replica 0 its parameters, running statistics and optimizer state, except those
-/// of shared weights that an earlier stage holds; for other replicas their own running statistics; and the other copies
-/// of trained parameters. Tensors on the CPU, and if the stage is there, the state itself: a step changes it.
+/// of shared weights that an earlier stage holds; for other replicas their own running statistics and, where they
+/// divide the optimizer's state, their part of it; and the other copies of trained parameters. Tensors on the CPU, and
+/// if the stage is there, the state itself: a step changes it.
 std::vector<Shard> shards_of(const PlanTable& plan, const StageState& state, const Device& device);
 /// The digests of the parameters among them, as check_copies() reads them.
 std::vector<std::byte> digest_shards(const PlanTable& plan, const std::vector<Shard>& shards);
@@ -54,9 +55,14 @@ class CheckpointTensors {
 
  private:
   void restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const;
+  /// By the name of the whole; undefined if there is none.
+  at::Tensor optimizer_state(const std::string& name) const;
+  at::Tensor joined_parts(const std::string& name, const std::map<int64_t, std::string>& parts) const;
 
   std::string folder_;
   Safetensors weights_, optimizer_;
+  /// Of states that replicas divided, by the name of the whole: names of the parts, by their first element.
+  std::map<std::string, std::map<int64_t, std::string>> parts_;
   std::map<std::string, Safetensors> buffers_;  // by file
 };
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/optimizers/owned_elements.h"
 #include "runtime/program.h"
 #include "wire/all_reduce.h"
 
@@ -34,10 +35,6 @@ struct Bucket {
 std::vector<Bucket> buckets_of(const StageEntry& entry, int32_t replicas);
 
 /// The elements of a bucket in chunk `chunk` of `chunks`; sizes differ by at most one, and may be zero.
-struct ElementRange {
-  int64_t first = 0;
-  int64_t count = 0;
-};
 ElementRange chunk_of(const Bucket& bucket, int32_t chunk, int32_t chunks);
 
 /// The stage's replicas in ring order, ascending by device: neighbours are as close as the placement allows.

@@ -90,7 +90,7 @@ void Channels::send(PendingMessage& pending, const ChannelKey& key, at::Tensor t
 void Channels::count_sent(const ChannelKey& key, int64_t bytes) {
   const auto end = ends_.find(key);
   if (end == ends_.end() || end->second.local || !carries_tensors(key.kind)) return;
-  StagePlace place{key.index, key.from};  // kReduce
+  StagePlace place{key.index, key.from};  // kReduce, kWeights
   if (key.kind == ChannelKind::kForward) place.first = plan_.edges[static_cast<size_t>(key.index)].from;
   if (key.kind == ChannelKind::kBackward) place.first = plan_.edges[static_cast<size_t>(key.index)].to;
   if (key.kind == ChannelKind::kShare) {

@@ -62,6 +62,7 @@ Executor::Executor(const PlanTable& plan, const ResolvedProgram& program, Channe
     const StageEntry& entry = *program.instances[i].entry;
     const auto slots = static_cast<size_t>(plan.stages[static_cast<size_t>(entry.stage)].slots);
     slots_.emplace_back(slots, Slot(static_cast<size_t>(entry.slot_size)));
+    if (trains() && !states[i].owned.empty()) exchanges_.try_emplace(i, plan, channels, device, states[i]);
     if (trains() && exchanges_sums(plan, entry))
       replicas_.try_emplace(i, plan, channels, program.instances[i], [this] { meanwhile(); });
   }
@@ -86,6 +87,7 @@ std::vector<StepOutcome> Executor::run_steps(int64_t first, int64_t last) {
     for (StageState& state : states_) served_->drain(state);
   // The check is a sum over all ranks: a rank without weights to update takes part too.
   if (checks_step() && !checked_) check_step();
+  for (const auto& [instance, exchange] : exchanges_) wait_for_weights(instance);
   if (trains())
     for (StageState& state : states_) end_step(state);
   for (size_t i = 0; loss_scales_ && i < outcomes_.size(); ++i) outcomes_[i].loss_divisor = loss_scales_->total(i);
@@ -178,6 +180,7 @@ void Executor::run(const ResolvedAction& action) {
 }
 
 void Executor::call(StageFunction function, const ResolvedAction& action, bool again) {
+  wait_for_weights(action.instance);
   StageState& state = states_[action.instance];
   if (pacer_ != nullptr) return pacer_->compute(action, state, slot_of(action));
   if (function == nullptr) return;
@@ -398,6 +401,15 @@ void Executor::wait_for_reduction(const Reduction& reduction) {
   channels_.wait_until([&] { return reduction.finished(); }, peer, [this] { meanwhile(); });
 }
 
+void Executor::wait_for_weights(size_t instance) {
+  const auto found = exchanges_.find(instance);
+  if (found == exchanges_.end() || !found->second.under_way()) return;
+  WeightExchange& exchange = found->second;
+  const auto peer = [&] { return exchange.waits_for() >= 0 ? exchange.waits_for() : channels_.rank(); };
+  channels_.wait_until([&] { return exchange.ready(); }, peer, [this] { meanwhile(); });
+  exchange.end();
+}
+
 bool Executor::needs_norm() const { return settings_.options.clip_norm > 0 && settings_.is_update(first_step_); }
 
 // Sends partial sums of squares by stage to rank 0, and their sum in ascending stage order back to all ranks.
@@ -453,6 +465,9 @@ void Executor::step(const ResolvedAction& action) {
   states_[action.instance].step = step_of(action);
   step_weights(states_[action.instance], action.update,
                {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);
+  const auto exchange = exchanges_.find(action.instance);
+  if (exchange != exchanges_.end() && makes_update(states_[action.instance]))
+    exchange->second.begin(first_step_, action.row.range);
 }
 
 void Executor::finish() {

@@ -10,6 +10,7 @@
 #include "runtime/collectives/gather.h"
 #include "runtime/collectives/reduce.h"
 #include "runtime/collectives/replica_gather.h"
+#include "runtime/collectives/weight_exchange.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
 #include "runtime/executor/check_update_order.h"
@@ -131,6 +132,7 @@ class Executor {
   GradientListener* listener_of(const ResolvedAction& action);
   Reduction& reduction_of(const ResolvedAction& action);
   void wait_for_reduction(const Reduction& reduction);
+  void wait_for_weights(size_t instance);
   Slot& slot_of(const ResolvedAction& action) { return slots_[action.instance][static_cast<size_t>(action.row.slot)]; }
 
   const PlanTable& plan_;
@@ -149,6 +151,7 @@ class Executor {
   std::map<std::pair<size_t, int32_t>, std::vector<size_t>> offloaded_;
   std::map<std::pair<size_t, int64_t>, Reduction> reductions_;  // by instance, update
   std::map<size_t, ReplicaGather> replicas_;                    // by instance, of stages that exchange sums
+  std::map<size_t, WeightExchange> exchanges_;                  // by instance, of states that own parts of parameters
   wire::Overlap overlap_ = wire::Overlap::kAuto;
   EarlySums early_sums_{*this};
   int64_t first_step_ = 0;

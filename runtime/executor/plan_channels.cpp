@@ -5,6 +5,7 @@
 
 #include "runtime/collectives/reduce.h"
 #include "runtime/collectives/replica_gather.h"
+#include "runtime/collectives/weight_exchange.h"
 #include "runtime/server/served_updates.h"
 #include "runtime/tensors.h"
 
@@ -71,6 +72,18 @@ void add_sums(const PlanTable& plan, const Instance& instance, ChannelSet& chann
   }
 }
 
+void add_weights(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
+  const int32_t stage = instance.entry->stage, own = device_of(plan, stage, instance.replica);
+  const StageRow& row = plan.stages[static_cast<size_t>(stage)];
+  const int64_t largest = row.shards_optimizer ? largest_weight_message(*instance.entry, row.replicas) : 0;
+  for (int32_t other = 0; largest > 0 && other < row.replicas; ++other) {
+    if (other == instance.replica) continue;
+    const int32_t theirs = device_of(plan, stage, other);
+    channels.add(weights_channel(stage, instance.replica, other), own, theirs, largest);
+    channels.add(weights_channel(stage, other, instance.replica), theirs, own, largest);
+  }
+}
+
 void add_server(const PlanTable& plan, const Instance& instance, ChannelSet& channels) {
   int64_t largest = 0;
   for (const size_t index : trainable_parameters(*instance.entry))
@@ -106,7 +119,7 @@ std::vector<ChannelSpec> plan_channels(const DeviceProgram& program, const Resol
   add_transfers(program, resolved, channels);
   for (const Instance& instance : resolved.instances) {
     if (program.plan->server >= 0) add_server(*program.plan, instance, channels);
-    else add_ring(*program.plan, instance, channels);
+    else add_ring(*program.plan, instance, channels), add_weights(*program.plan, instance, channels);
     add_shares(*program.plan, instance, channels);
     add_sums(*program.plan, instance, channels);
   }

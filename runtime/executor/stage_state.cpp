@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <optional>
@@ -71,12 +72,26 @@ constexpr const char *kGradientSum = "gradient_sum", *kAverage = "ema", *kLossSc
 
 std::string state_name(const std::string& kind, const ParamRow& row) { return kind + "/" + row.name; }
 
+// What the state of a file is for a tensor of the state here; undefined if it does not fit. `own`: the elements that
+// the replica has; null: all.
+at::Tensor fitting_state(const at::Tensor& found, const at::Tensor& tensor, at::IntArrayRef weight,
+                         const ElementRange* own) {
+  if (found.scalar_type() != tensor.scalar_type()) return {};
+  if (found.sizes() == tensor.sizes() && (own == nullptr || tensor.dim() == 0)) return found;
+  const bool is_whole =
+      found.sizes() == weight || (found.dim() == 1 && found.numel() == c10::multiply_integers(weight));
+  if (!is_whole || tensor.dim() == 0) return {};
+  if (own != nullptr) return elements_in(found, *own);
+  return found.numel() == tensor.numel() ? found.view(tensor.sizes()) : at::Tensor();
+}
+
 // Returns false if the file does not have the tensor.
 bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamRow& row, const StateLookup& find,
-                       const Device& device) {
-  const at::Tensor found = find(state_name(kind, row));
-  if (!found.defined()) return false;
-  if (found.scalar_type() != tensor.scalar_type() || found.sizes() != tensor.sizes())
+                       const Device& device, const ElementRange* own = nullptr) {
+  const at::Tensor whole = find(state_name(kind, row));
+  if (!whole.defined()) return false;
+  const at::Tensor found = fitting_state(whole, tensor, shape_of(row.tensor, 1), own);
+  if (!found.defined())
     fail(Code::kMalformedFile,
          text("the state ", kind, " of ", quoted(ModelText(row.name)), " has another type or shape than the model's"),
          "go on from a checkpoint of this model and optimizer");
@@ -87,9 +102,12 @@ bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamR
 // All of the state or none: a parameter that was never updated has none.
 void take_rule_state(StageState& state, size_t index, const StateLookup& find, const Device& device) {
   const ParamRow& row = state.entry->params[index];
-  ParameterState parts = state.optimizer.fresh_state(index, state.weights[index]);
+  const at::Tensor weight = owned_part(state, index, state.weights[index]);
+  const ElementRange* own = state.owned.empty() ? nullptr : &state.owned[index];
+  if (own != nullptr && own->count == 0) return;
+  ParameterState parts = state.optimizer.fresh_state(index, weight);
   size_t found = 0;
-  for (NamedTensor& part : parts) found += take_state_tensor(part.tensor, part.name, row, find, device) ? 1 : 0;
+  for (NamedTensor& part : parts) found += take_state_tensor(part.tensor, part.name, row, find, device, own) ? 1 : 0;
   if (found == 0) return;
   if (found < parts.size())
     fail(Code::kMalformedFile, text("the optimizer's state of ", quoted(ModelText(row.name)), " is not whole"),
@@ -138,6 +156,23 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
       state.averages[index] = state.optimizer.updated_weight(index, state.weights[index]).clone();
   }
   return state;
+}
+
+void divide_optimizer_state(const PlanTable& plan, StageState& state) {
+  const StageRow& row = plan.stages[static_cast<size_t>(state.entry->stage)];
+  if (!row.shards_optimizer || plan.server >= 0) return;
+  state.owned.resize(state.weights.size());
+  for (const size_t index : state.trainable) {
+    state.owned[index] = owned_elements(state.weights[index].numel(), index, state.replica, row.replicas);
+    if (state.updates->options.average_decay > 0 && state.optimizer.has_main_weight(state.weights[index]))
+      fail(Code::kUsage,
+           text("--ema averages main weights, which the replicas of stage ", state.entry->stage, " divide"),
+           "leave out --ema, or plan without --shard-optimizer");
+  }
+}
+
+at::Tensor owned_part(const StageState& state, size_t index, const at::Tensor& tensor) {
+  return state.owned.empty() ? tensor : elements_in(tensor, state.owned[index]);
 }
 
 double replica_rate(const PlanTable& plan, const UpdateSettings& settings, int32_t stage) {
@@ -259,14 +294,25 @@ std::vector<NamedTensor> named_update_scales(const StageState& state, const Devi
   return out;
 }
 
-std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device) {
+std::vector<NamedTensor> named_owned_states(const StageState& state, const Device& device) {
   std::vector<NamedTensor> out;
+  for (size_t index : state.trainable) {
+    const bool is_part = !state.owned.empty();
+    if (is_part && state.owned[index].count == 0) continue;
+    const std::string from = is_part ? text("@", state.owned[index].first) : "";
+    for (const NamedTensor& part : state.optimizer.state(index))
+      out.push_back({state_name(part.name + from, state.entry->params[index]), device.download(part.tensor)});
+  }
+  return out;
+}
+
+std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device) {
+  std::vector<NamedTensor> out = named_owned_states(state, device);
   const auto add = [&](const std::string& kind, size_t index, const at::Tensor& tensor) {
     out.push_back({state_name(kind, state.entry->params[index]), device.download(tensor)});
   };
   if (state.loss_scale != nullptr && state.entry->stage == 0) out.push_back({kLossScale, state.loss_scale->state()});
   for (size_t index : state.trainable) {
-    for (const NamedTensor& part : state.optimizer.state(index)) add(part.name, index, part.tensor);
     if (!state.gradient_sums.empty() && state.gradient_sums[index].defined())
       add(kGradientSum, index, state.gradient_sums[index]);
     if (!state.averages.empty()) add(kAverage, index, state.averages[index]);

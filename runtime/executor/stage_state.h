@@ -13,6 +13,7 @@
 #include "runtime/io/safetensors.h"
 #include "runtime/optimizers/loss_scale.h"
 #include "runtime/optimizers/optimizer.h"
+#include "runtime/optimizers/owned_elements.h"
 #include "runtime/optimizers/update_settings.h"
 #include "runtime/program.h"
 
@@ -40,6 +41,9 @@ struct StageState {
   std::map<int64_t, std::vector<at::Tensor>> gradients;
   bool keeps_gradients = false;
   Optimizer optimizer;
+  /// By parameter: the elements that this replica updates, and has optimizer state of; the others come from the other
+  /// replicas (collectives/weight_exchange.h). Empty: all of every parameter.
+  std::vector<ElementRange> owned;
   /// Null: every step updates, and nothing is clipped or averaged. The settings must outlive the state.
   const UpdateSettings* updates = nullptr;
   int64_t step = 0;  // within the whole training, from 0
@@ -70,6 +74,12 @@ struct WeightFiles {
 /// must outlive the state.
 StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFiles& files, const UpdateSettings& updates,
                       const Device& device);
+
+/// Limits the state to the elements that its replica updates, if the plan's replicas of the stage divide the
+/// optimizer's state. Throws RunError (kUsage) if the run asks for what needs the whole state.
+void divide_optimizer_state(const PlanTable& plan, StageState& state);
+/// Of a tensor of the parameter's shape, what this replica updates.
+at::Tensor owned_part(const StageState& state, size_t index, const at::Tensor& tensor);
 
 /// R(s)/R(0), the number of replicas of the stage over that of the first one, if the run scales learning rates by it;
 /// otherwise 1 (docs/training.md, Optimizers).
@@ -111,9 +121,13 @@ std::vector<NamedTensor> named_update_scales(const StageState& state, const Devi
 /// average; with stage 0 also "loss_scale/". The name of a state contains no '/', so the first one ends it. On the host
 /// these are the tensors themselves, which the next step changes.
 std::vector<NamedTensor> named_optimizer_states(const StageState& state, const Device& device);
+/// Of a replica that has a part of the optimizer's state, that part alone: "exp_avg@FIRST/NAME" from element FIRST on,
+/// a flat tensor, and counts of updates likewise. named_optimizer_states names it so too.
+std::vector<NamedTensor> named_owned_states(const StageState& state, const Device& device);
 /// Restores what named_optimizer_states returned, under any plan of the same model and optimizer. A parameter without
 /// any state in the file starts afresh. Throws RunError (kMalformedFile) if the file holds only part of a parameter's
-/// state, or state of another type or shape. `find` returns the tensor of such a name, or an undefined one.
+/// state, or state of another type or shape. `find` returns the tensor of such a name, or an undefined one, and of
+/// parts the whole, flat.
 using StateLookup = std::function<at::Tensor(const std::string& name)>;
 void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device);
 

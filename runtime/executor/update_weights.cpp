@@ -1,5 +1,7 @@
 #include "runtime/executor/update_weights.h"
 
+#include <deque>
+
 #include "runtime/executor/plan_channels.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/kernels/table_rows.h"
@@ -8,26 +10,20 @@
 namespace graphpipe::runtime {
 namespace {
 
-bool is_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
-
 // If the step makes an update, the mean of the gradients since the last update replaces them, each step counting by its
 // samples.
 void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
   at::Tensor& sum = state.gradient_sums[index];
   if (sum.defined()) sum.add_(gradient, state.shares.of_step);
   else sum = gradient.mul(state.shares.of_step);
-  if (!is_update(state)) return;
+  if (!makes_update(state)) return;
   gradient.copy_(sum.div(state.shares.of_update));
   sum.reset();
 }
 
-void follow(StageState& state, size_t index) {
-  if (state.averages.empty()) return;
-  state.averages[index].lerp_(state.optimizer.updated_weight(index, state.weights[index]),
-                              1 - state.updates->options.average_decay);
-}
-
 }  // namespace
+
+bool makes_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
 
 StepShares step_shares(const Data& data, int64_t step, int64_t accumulate) {
   const int64_t first = step - step % accumulate;
@@ -44,7 +40,7 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
     if (state.optimizer.has_main_weight(state.weights[index])) gradients[index] = gradients[index].to(at::kFloat);
     if (factor != 1) stored_elements(gradients[index]).mul_(factor);
     if (accumulates) accumulate(state, index, gradients[index]);
-    if (limit > 0 && is_update(state)) stored_elements(gradients[index]).clamp_(-limit, limit);
+    if (limit > 0 && makes_update(state)) stored_elements(gradients[index]).clamp_(-limit, limit);
   }
 }
 
@@ -63,7 +59,7 @@ double squared_gradient_norm(const PlanTable& plan, StageState& state) {
 
 void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool keep) {
   prepare_gradients(state, update, factors.samples);
-  const bool updates = is_update(state);
+  const bool updates = makes_update(state);
   const double of_step = state.updates == nullptr ? 1 : state.updates->rate.factor(state.step);
   const double rate_factor = state.rate * of_step;
   if (keep) state.older[state.newest] = state.weights;
@@ -71,15 +67,28 @@ void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool
   std::vector<at::Tensor>& gradients = gradients_of(state, update);
   std::vector<Optimizer::Update> of_parameters;
   of_parameters.reserve(state.trainable.size());
+  std::deque<at::Tensor> parts;
   for (size_t index : state.trainable) {
     if (!updates) break;
     if (keep) state.weights[index] = state.weights[index].clone();
     if (factors.norm != 1) stored_elements(gradients[index]).mul_(factors.norm);
-    of_parameters.push_back({index, &state.weights[index], &gradients[index]});
+    if (state.owned.empty()) {
+      of_parameters.push_back({index, &state.weights[index], &gradients[index]});
+    } else if (state.owned[index].count > 0) {
+      at::Tensor& weight = parts.emplace_back(owned_part(state, index, state.weights[index]));
+      of_parameters.push_back({index, &weight, &parts.emplace_back(owned_part(state, index, gradients[index]))});
+    }
   }
   state.optimizer.step_all(of_parameters, rate_factor);
-  for (const Optimizer::Update& each : of_parameters) follow(state, each.index);
+  if (updates && state.owned.empty()) follow_weights(state);
   state.gradients.erase(state.gradients.begin(), state.gradients.find(update));
+}
+
+void follow_weights(StageState& state) {
+  if (state.averages.empty()) return;
+  for (const size_t index : state.trainable)
+    state.averages[index].lerp_(state.optimizer.updated_weight(index, state.weights[index]),
+                                1 - state.updates->options.average_decay);
 }
 
 }  // namespace graphpipe::runtime

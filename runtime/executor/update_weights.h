@@ -26,8 +26,13 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
 /// The state's part of the squared global norm of the step's only update: parameters whose group no earlier stage has
 /// counted. Prepares the gradients.
 double squared_gradient_norm(const PlanTable& plan, StageState& state);
+/// Whether the step that the state is in makes an update (--accumulate).
+bool makes_update(const StageState& state);
 /// Makes the next version: one optimizer step, or none if the step makes no update. `keep` preserves the previous
-/// version; otherwise its memory is reused. Drops the gradients of earlier updates.
+/// version; otherwise its memory is reused. Drops the gradients of earlier updates. Of a state that owns parts of the
+/// parameters these alone are new; once the other replicas' have come, follow_weights() is due.
 void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool keep);
+/// Moves the moving averages, if there are any, toward the new weights.
+void follow_weights(StageState& state);
 
 }  // namespace graphpipe::runtime

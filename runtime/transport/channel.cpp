@@ -37,7 +37,8 @@ Severity severity_for(const PeerFailure& failure, int32_t own_rank) {
 }
 
 const char* channel_kind_name(ChannelKind kind) {
-  constexpr const char* kNames[] = {"forward", "backward", "reduce", "server", "share", "gather", "total", "sums"};
+  constexpr const char* kNames[] = {"forward", "backward", "reduce", "server", "share",
+                                    "weights", "gather",   "total",  "sums"};
   static_assert(std::size(kNames) == static_cast<size_t>(ChannelKind::kSums) + 1);
   return kNames[static_cast<size_t>(kind)];
 }

@@ -31,12 +31,13 @@ enum class ChannelKind : uint8_t {
   kReduce,    // index: stage; from, to: neighbours in the ring of its replicas; chunks of weight gradients
   kServer,    // index: stage; from, to: replicas, 0 the parameter server; gradients to it, weights from it
   kShare,     // index: weight group; from, to: rows of the placement; the sums of two of its stages
+  kWeights,   // index: stage; from, to: replicas; parts of weights that one has updated for all
   kGather,    // index 0; a device's losses, norms and tensors to device 0
   kTotal,     // index 0; from device 0 to a device
   kSums,  // index: stage; from, to: replicas; what they exchange in the middle of a pass (runtime/replica_exchange.h)
 };
 /// Whether the channel carries tensors of stages: they are large, and live on the stages' device.
-constexpr bool carries_tensors(ChannelKind kind) { return kind <= ChannelKind::kShare; }
+constexpr bool carries_tensors(ChannelKind kind) { return kind <= ChannelKind::kWeights; }
 const char* channel_kind_name(ChannelKind kind);
 
 struct ChannelKey {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cost/stage_cost.h"
+#include "cost/update_time.h"
 #include "support/exact_integer.h"
 
 namespace graphpipe::scheduler {
@@ -66,8 +67,7 @@ std::vector<Ticks> reduction_lengths(const StageGraph& graph, const ir::Cluster&
   for (const StageId stage : graph.stage_ids()) {
     const ir::Stage& s = graph.stages[stage];
     if (groups[stage] < 0) continue;
-    const Ticks length =
-        to_ticks(all_reduce_time(cluster, s.choice.devices, s.trainable_weight_bytes), ticks_per_second);
+    const Ticks length = to_ticks(cost::exchange_time(cluster, s), ticks_per_second);
     for (const ir::DeviceId device : s.choice.devices) of_device[{groups[stage], device}] += length;
   }
   for (const auto& [place, sum] : of_device) {

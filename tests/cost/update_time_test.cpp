@@ -72,6 +72,11 @@ TEST_CASE("a replicated stage waits for its slowest memory, and passes over whol
   ir::StageGraph sharded = one_stage_each(graph, Samples(4), 2);
   sharded.stages[StageId(0u)].choice.shard_optimizer_state = true;
   CHECK(update_time(sharded, cluster, StageId(0u)).count == doctest::Approx(3 * 2000 / (kBandwidth / 2)));
+  CHECK(update_work(sharded.stages[StageId(0u)]).tensors == 1);  // a part of each
+  const ir::StageGraph kept = one_stage_each(graph, Samples(4), 2);
+  CHECK(exchange_time(cluster, sharded.stages[StageId(0u)]).count ==
+        doctest::Approx(1.5 * exchange_time(cluster, kept.stages[StageId(0u)]).count));
+  CHECK(exchange_time(cluster, kept.stages[StageId(0u)]).count > 0);
   graph.weight_groups.begin()->trainable = false;
   CHECK(update_time(one_stage_each(graph, Samples(4)), cluster, StageId(0u)).count == 0);
 }

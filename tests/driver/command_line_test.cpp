@@ -216,12 +216,12 @@ TEST_CASE("a freeze pattern is taken as it is, and one that names nothing is ref
   }
 }
 
-TEST_CASE("a plan that asks for what the runtime does not do is refused by its field") {
+TEST_CASE("a plan whose replicas divide the state of an optimizer that cannot is refused by its field") {
   const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx";
   const std::string path = (std::filesystem::temp_directory_path() / "graphpipe_sharded_plan.json").string();
-  const std::vector<std::string> plan{"plan", model, "--loss", "bce:logit,click", "-q"};
+  const std::vector<std::string> plan{"plan", model, "--loss", "bce:logit,click", "-q", "--devices", "2"};
   std::vector<std::string> writes = plan, reads = plan;
-  writes.insert(writes.end(), {"-o", path});
+  writes.insert(writes.end(), {"--planner", "data-parallel", "--optimizer", "lamb", "-o", path});
   REQUIRE(ask(writes).code == 0);
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
@@ -237,6 +237,7 @@ TEST_CASE("a plan that asks for what the runtime does not do is refused by its f
   std::filesystem::remove(path);
   CHECK(answer.code == 3);
   CHECK(holds(answer.err, "stages[0].shard_optimizer_state"));
+  CHECK(holds(answer.err, "optimizer lamb"));
   CHECK_FALSE(std::filesystem::exists(path + ".folder"));
 }
 

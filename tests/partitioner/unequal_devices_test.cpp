@@ -230,7 +230,7 @@ TEST_CASE("the heaviest cut goes over the fastest link") {
   CHECK(device(1).index() / 2 == device(3).index() / 2);
 }
 
-TEST_CASE("where memory is short, replicas divide the optimizer's state if they may") {
+TEST_CASE("replicas divide the optimizer's state if they are to, and fit where whole states do not") {
   ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 1, .weight_bytes = 100}, Samples(8));
   graph.optimizer_state_per_weight_byte = 4;
   ir::Cluster cluster = cluster_of(2, 1e6);
@@ -246,7 +246,8 @@ TEST_CASE("where memory is short, replicas divide the optimizer's state if they 
     if (planner == "data-parallel")
       CHECK(answer->candidates.front().assignment.choice[StageId(0u)].shard_optimizer_state);
   }
-  // Not where the plan fits without.
   for (ir::Device& device : cluster.devices) device.memory = Bytes(5000);
+  CHECK(best_of("data-parallel", request).assignment.choice[StageId(0u)].shard_optimizer_state);
+  graph.optimizer_state_per_weight_byte = 0;  // there is nothing to divide
   CHECK_FALSE(best_of("data-parallel", request).assignment.choice[StageId(0u)].shard_optimizer_state);
 }

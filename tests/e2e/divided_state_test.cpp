@@ -1,0 +1,94 @@
+// Replicas that divide the optimizer's state: a training has the bits of one where each keeps all of it, takes less
+// memory, and goes on from the other's checkpoint.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/pipeline_run.h"
+
+using namespace graphpipe::tests;
+using nlohmann::json;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Two stages of two and three replicas: weights that two stages share, and parameters of fewer elements than replicas.
+struct TwoPlans {
+  const Reference reference = read_reference("gpt2_like");
+  const std::string whole = work_folder("state_whole"), divided = work_folder("state_divided");
+  TwoPlans() {
+    const std::string plan = whole + ".plan.json";
+    make_plan(reference, plan,
+              {"--devices", "5", "--planner", "equal-split", "--stages", "2", "--replicas", "0=2", "--replicas", "1=3",
+               "--micro-batch", "1", "--optimizer", "adamw"});
+    compile(reference, whole, {"--devices", "5", "--plan", plan});
+    std::string text = read_text(plan);
+    const std::string field = "\"shard_optimizer_state\": ";
+    for (size_t at = text.find(field); at != std::string::npos; at = text.find(field, at + 1))
+      text.replace(at + field.size(), text.find_first_of(",\n}", at) - at - field.size(), "true");
+    std::ofstream(plan) << text;
+    compile(reference, divided, {"--devices", "5", "--plan", plan});
+  }
+  static const TwoPlans& get() {
+    static const TwoPlans plans;
+    return plans;
+  }
+  json run(const std::string& folder, int steps, const Words& more) const {
+    Words words = {"run",   folder, "--data",  reference.folder + "/data",
+                   "--lr",  "0.01", "--steps", std::to_string(steps),
+                   "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(graphpipe_output(words));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("replicas that divide the optimizer's state train to the same bits in less memory") {
+  const TwoPlans& plans = TwoPlans::get();
+  const std::string all = plans.whole + ".weights", parts = plans.divided + ".weights";
+  const json one = plans.run(plans.whole, 5, {"--save", all, "--clip-norm", "0.5"});
+  const json other = plans.run(plans.divided, 5, {"--save", parts, "--clip-norm", "0.5"});
+  CHECK(one["losses"] == other["losses"]);
+  CHECK(same_bytes(all, parts));
+  const json planned = json::parse(graphpipe_output({"simulate", plans.divided, "--json"}));
+  for (size_t device = 0; device < 5; ++device) {
+    CAPTURE(device);
+    const auto measured = other["peak_bytes"][device].get<double>();
+    CHECK(measured < 0.85 * one["peak_bytes"][device].get<double>());
+    CHECK(measured <= 1.05 * planned["peak_bytes"][device].get<double>());
+  }
+  const json report = json::parse(graphpipe_output({"verify", plans.divided, "--data", plans.reference.folder + "/data",
+                                                    "--steps", "3", "--lr", "0.01", "--accumulate", "2", "--json"}));
+  CHECK(report["bitwise"] == true);
+}
+
+TEST_CASE("a training goes on with a divided state from a whole one, and the other way round") {
+  const TwoPlans& plans = TwoPlans::get();
+  const json through = plans.run(plans.whole, 6, {});
+  for (const auto& [first, second] : {std::pair(plans.whole, plans.divided), std::pair(plans.divided, plans.whole),
+                                      std::pair(plans.divided, plans.divided)}) {
+    const std::string checkpoints = plans.divided + ".checkpoints";
+    std::filesystem::remove_all(checkpoints);
+    plans.run(first, 3, {"--checkpoint", checkpoints, "--checkpoint-every", "3"});
+    const json rest = plans.run(second, 6, {"--resume", checkpoints});
+    CAPTURE(first);
+    CAPTURE(second);
+    CHECK(rest["losses"] == json(std::vector<json>(through["losses"].begin() + 3, through["losses"].end())));
+  }
+}
+
+TEST_CASE("moving averages of a divided state are those of a whole one") {
+  const TwoPlans& plans = TwoPlans::get();
+  const std::string all = plans.whole + ".averages", parts = plans.divided + ".averages";
+  plans.run(plans.whole, 4, {"--ema", "0.5", "--save-ema", all});
+  plans.run(plans.divided, 4, {"--ema", "0.5", "--save-ema", parts});
+  CHECK(same_bytes(all, parts));
+}
