@@ -32,7 +32,7 @@ Failure failure_of(int exit_code) {
     default:
       return {Code::kPeerFailed,
               "start it again; where the same device fails, look at what is named beside this: the action and "
-              "micro-batch, or the signal, which is 9 where memory ran out"};
+              "micro-batch, or the signal (9 may be for want of memory, 15 is from who ended it)"};
   }
 }
 

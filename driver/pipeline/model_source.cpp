@@ -34,6 +34,19 @@ Status check_data_names(const ir::Graph& graph) {
   return Ok{};
 }
 
+/// A --loss for this model: a scalar is one that it computes itself, and of others the first floating one is taken for
+/// logits.
+std::string loss_to_try(const ir::Graph& graph) {
+  std::string logits = "OUTPUT";
+  for (const ir::Output& output : graph.outputs()) {
+    const ir::TensorType& type = graph.value(output.value).type;
+    if (!ir::is_floating(type.dtype)) continue;
+    if (type.shape.empty()) return text("--loss output:", quoted(output.name));
+    if (logits == "OUTPUT") logits = quoted(output.name);
+  }
+  return text("--loss cross_entropy:", logits, ",LABEL, where LABEL.npy will hold the labels");
+}
+
 // Programs would cut a name at a zero byte. Trained weights and outputs are saved under their names, so a safetensors
 // file must be able to hold these.
 Status check_usable_names(const ir::Graph& graph) {
@@ -146,7 +159,7 @@ Result<TrainingGraph> make_training_graph(const ir::ModelSpec& spec, bool forwar
     for (const ir::Output& output : out.imported.graph.outputs()) names += " " + quoted(output.name);
     return Diagnostic{.code = Code::kBadLoss,
                       .message = "training needs a loss; the model's outputs are" + names,
-                      .hint = "pass --loss, for example --loss cross_entropy:OUTPUT,LABEL"};
+                      .hint = "pass --loss, for example " + loss_to_try(out.imported.graph)};
   }
   out.notes = out.imported.notes;
   context.notes = &out.notes;

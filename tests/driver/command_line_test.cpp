@@ -241,6 +241,15 @@ TEST_CASE("a plan whose replicas divide the state of an optimizer that cannot is
   CHECK_FALSE(std::filesystem::exists(path + ".folder"));
 }
 
+TEST_CASE("without a loss, one that the model has is told") {
+  const std::string data = GRAPHPIPE_SOURCE_DIR "/tests/data/";
+  const Answer logits = ask({"plan", data + "models/dlrm/model.onnx"});
+  CHECK(logits.code == 3);
+  CHECK(holds(logits.err, "--loss cross_entropy:'logit',LABEL, where LABEL.npy"));
+  const Answer own = ask({"plan", data + "exports/gpt2_labels/model.onnx", "--batch", "8"});
+  CHECK(holds(own.err, "--loss output:'loss'"));
+}
+
 TEST_CASE("run does not overwrite the folder's initial weights") {
   const Answer answer = ask({"run", "some_folder", "--save", "some_folder/./weights.safetensors"});
   CHECK(answer.code == 2);
