@@ -395,9 +395,19 @@ Status with_lack(Status refusal, Pipeline& pipeline, const Search& search) {
   return problems;
 }
 
+Status check_divisible(const Pipeline& pipeline, const PlanOptions& options) {
+  const wire::OptimizerEntry& optimizer = wire::optimizer_named(pipeline.plan.spec.optimizer);
+  if (!options.shard_optimizer || optimizer.updates_apart) return Ok{};
+  return Diagnostic{.code = Code::kUsage,
+                    .message = text("--shard-optimizer: optimizer ", optimizer.name,
+                                    " updates an element from others too, so that replicas cannot divide its state"),
+                    .hint = "leave the flag out, or take sgd, adam, adamw or adagrad"};
+}
+
 }  // namespace
 
 Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* line) {
+  GP_TRY_VOID(check_divisible(pipeline, options));
   const ir::Plan asked = pipeline.plan;
   // No slack: these bytes are exact.
   GP_TRY_VOID(partitioner::check_min_memory(pipeline.priced, asked.cluster, options.shard_optimizer));

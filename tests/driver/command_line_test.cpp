@@ -241,6 +241,13 @@ TEST_CASE("a plan whose replicas divide the state of an optimizer that cannot is
   CHECK_FALSE(std::filesystem::exists(path + ".folder"));
 }
 
+TEST_CASE("the state of an optimizer that replicas cannot divide is refused before a search") {
+  const Answer answer = ask({"plan", GRAPHPIPE_SOURCE_DIR "/tests/data/models/dlrm/model.onnx", "--loss",
+                             "bce:logit,click", "--devices", "2", "--shard-optimizer", "--optimizer", "muon"});
+  CHECK(answer.code == 2);
+  CHECK(holds(answer.err, "--shard-optimizer: optimizer muon"));
+}
+
 TEST_CASE("without a loss, one that the model has is told") {
   const std::string data = GRAPHPIPE_SOURCE_DIR "/tests/data/";
   const Answer logits = ask({"plan", data + "models/dlrm/model.onnx"});
