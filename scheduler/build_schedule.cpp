@@ -71,10 +71,12 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
                               .cluster = cluster,
                               .in_flight = options.in_flight,
                               .choices = options.choices,
-                              .searched_actions = options.searched_actions};
+                              .searched_actions = options.searched_actions,
+                              .lowering = options.lowering};
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search)
-    compute = improve_order(graph, cluster, std::move(compute), {.max_actions = options.searched_actions});
+    compute = improve_order(graph, cluster, std::move(compute),
+                            {.max_actions = options.searched_actions, .lowering = options.lowering});
   GP_TRY(BuiltSchedule built, lower_order(graph, cluster, std::move(compute), options, promises_of(*policy, options)));
   if (policy->delays_starts) {
     GP_TRY_VOID(delay_starts(graph, cluster, options.simulation, built.schedule, built.timeline));

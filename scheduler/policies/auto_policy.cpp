@@ -31,7 +31,8 @@ std::optional<Schedule> best_of(const PolicyRequest& request, std::vector<Candid
   std::optional<OrderScore> best_score;
   for (Candidate& candidate : candidates) {
     if (best_score && best_score->excess == Bytes(0) && candidate.min_makespan > best_score->makespan) break;
-    const std::optional<OrderScore> score = score_order(request.graph, request.cluster, candidate.order);
+    const std::optional<OrderScore> score =
+        score_order(request.graph, request.cluster, candidate.order, request.lowering);
     if (!score || (best_score && *best_score <= *score)) continue;
     best_score = score;
     best = std::move(candidate.order);
@@ -57,7 +58,8 @@ Result<Schedule> order_auto(const PolicyRequest& request) {
   }
   std::optional<Schedule> best = best_of(request, std::move(candidates));
   if (!best) return problems;
-  return improve_order(request.graph, request.cluster, *std::move(best), {.max_actions = request.searched_actions});
+  return improve_order(request.graph, request.cluster, *std::move(best),
+                       {.max_actions = request.searched_actions, .lowering = request.lowering});
 }
 
 }  // namespace graphpipe::scheduler

@@ -9,6 +9,7 @@
 #include "ir/cluster.h"
 #include "ir/plan_graph.h"
 #include "ir/stage_shape.h"
+#include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/policies/compute_order.h"
 
 namespace graphpipe::scheduler {
@@ -43,6 +44,8 @@ struct PolicyRequest {
   OrderChoices choices = {};
   /// auto: what its search of orders may simulate (schedule_local_search.h).
   int64_t searched_actions = kSearchedActions;
+  /// auto: how the orders that it compares are lowered.
+  LoweringOptions lowering = {};
 };
 
 /// A kBadPlan error of a policy: what it found, and what to do.

@@ -21,8 +21,8 @@ struct Evaluation {
 
 /// Scores the order. Nothing if it cannot run, or if it is not better than `best` even with memory left out.
 std::optional<Evaluation> evaluate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
-                                   const OrderScore* best = nullptr) {
-  Result<Schedule> lowered = insert_transfers(graph, compute);
+                                   const LoweringOptions& lowering, const OrderScore* best = nullptr) {
+  Result<Schedule> lowered = insert_transfers(graph, compute, lowering);
   if (!lowered.ok()) return std::nullopt;
   Evaluation result{.score = {}, .schedule = *std::move(lowered), .timeline = {}};
   Result<Timeline> timeline =
@@ -89,7 +89,7 @@ class Search {
         updates_(has_updates(compute_)) {}
 
   Schedule run() {
-    std::optional<Evaluation> start = evaluate(graph_, cluster_, compute_);
+    std::optional<Evaluation> start = evaluate(graph_, cluster_, compute_, options_.lowering);
     if (!start) return std::move(compute_);
     best_ = *std::move(start);
     if (!updates_) {
@@ -131,7 +131,7 @@ class Search {
     if (relaxed_) relaxed_->rotate(program, to, from, from + 1);
     if (may_be_better()) {
       std::rotate(begin, end, end + 1);
-      std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_, &best_.score);
+      std::optional<Evaluation> moved = evaluate(graph_, cluster_, compute_, options_.lowering, &best_.score);
       for (const ir::Program& each : compute_.programs) simulated_ += static_cast<int64_t>(each.actions.size());
       if (moved && moved->score < best_.score && keeps_versions(*moved)) {
         best_ = *std::move(moved);
@@ -173,8 +173,9 @@ class Search {
 
 }  // namespace
 
-std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute) {
-  const std::optional<Evaluation> evaluation = evaluate(graph, cluster, compute);
+std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
+                                      const LoweringOptions& lowering) {
+  const std::optional<Evaluation> evaluation = evaluate(graph, cluster, compute, lowering);
   return evaluation ? std::optional(evaluation->score) : std::nullopt;
 }
 

@@ -23,7 +23,8 @@ struct OrderScore {
 };
 
 /// Lowers and simulates the order, with the end of the step. Empty where it cannot run.
-std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute);
+std::optional<OrderScore> score_order(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& compute,
+                                      const LoweringOptions& lowering = {});
 
 struct SearchOptions {
   /// Actions simulated in all, relaxed times counted as parts of them: the search is bounded by work, so that it gives
@@ -31,6 +32,8 @@ struct SearchOptions {
   int64_t max_actions = kSearchedActions;
   /// How far behind a gap an action may stand that is moved into it.
   size_t window = 32;
+  /// How the orders that it compares are lowered: a norm of all gradients makes every device wait for the last.
+  LoweringOptions lowering = {};
 };
 
 /// A schedule that is never worse than `compute`: no longer, within the devices' memory if `compute` is, and runnable
