@@ -39,11 +39,13 @@ double ProfileProblem::step_in_search(const ir::Assignment& assignment) const {
                                  scheduler::kMaxSimulatedInProfileSearch, 1);
 }
 
-ir::Cluster ProfileProblem::cluster_for(const Priced& plan, bool* may_run) const {
+bool ProfileProblem::may_fit(const Priced& plan) const {
   ir::Assignment assignment = plan.assignment;
   const auto stages = ir::build_stage_graph(plan.graph, assignment);
-  const bool fits = stages.ok() && cost::in_flight(*stages, cluster_).fits;
-  if (may_run != nullptr) *may_run = fits;
+  return stages.ok() && cost::in_flight(*stages, cluster_).fits;
+}
+
+ir::Cluster ProfileProblem::cluster_for(bool fits) const {
   ir::Cluster cluster = cluster_;
   if (!fits)
     for (ir::Device& device : cluster.devices) device.memory = Bytes(int64_t{1} << 60);
@@ -53,20 +55,25 @@ ir::Cluster ProfileProblem::cluster_for(const Priced& plan, bool* may_run) const
 partitioner::PlanMeasure ProfileProblem::measure(const partitioner::PlanCandidate& plan) const {
   const auto folded = priced(plan.assignment);
   if (!folded) return {};
-  bool may_run = false;
-  const ir::Cluster cluster = cluster_for(*folded, &may_run);
   const int64_t max_simulated = ir::shares_devices(folded->assignment) ? scheduler::kMaxSimulatedInProfileSearch
                                                                        : scheduler::kMaxSimulatedOfFoundPlan;
-  return {.step_seconds =
-              scheduler::step_of_plan(folded->graph, cluster, build_options(options_.plan.policy, folded->graph),
-                                      folded->assignment, max_simulated, 1),
-          .fits = may_run};
+  const scheduler::BuildOptions build = build_options(options_.plan.policy, folded->graph);
+  const auto timed = [&](bool fits) -> partitioner::PlanMeasure {
+    return {.step_seconds =
+                scheduler::step_of_plan(folded->graph, cluster_for(fits), build, folded->assignment, max_simulated, 1),
+            .fits = fits};
+  };
+  const partitioner::PlanMeasure measured = timed(may_fit(*folded));
+  if (std::isfinite(measured.step_seconds) || !measured.fits) return measured;
+  // Orders that do not throttle, such as gpipe's, may hold more than the fewest micro-batches in flight do.
+  const partitioner::PlanMeasure free = timed(false);
+  return std::isfinite(free.step_seconds) ? free : measured;
 }
 
 Result<ProfileProblem::Scheduled> ProfileProblem::scheduled(const partitioner::PlanCandidate& plan) const {
   GP_TRY(Priced folded, priced(plan.assignment));
   GP_TRY(ir::StageGraph stages, ir::build_stage_graph(folded.graph, folded.assignment));
-  const ir::Cluster cluster = cluster_for(folded);
+  const ir::Cluster cluster = cluster_for(plan.fits);
   const scheduler::BuildOptions build = build_options(options_.plan.policy, folded.graph);
   GP_TRY(scheduler::OrderedBatches ordered, scheduler::order_batches(stages, cluster, build, 1));
   return Scheduled{
@@ -94,7 +101,7 @@ std::string ProfileProblem::limit_of(const partitioner::PlanCandidate& plan) con
   const ir::Assignment listed = folded->assignment;
   const auto stages = ir::build_stage_graph(folded->graph, folded->assignment);
   if (!stages || listed != folded->assignment) return "";
-  return cost::limit_of(*stages, cluster_for(*folded), plan.step_seconds).sentence;
+  return cost::limit_of(*stages, cluster_for(plan.fits), plan.step_seconds).sentence;
 }
 
 Result<partitioner::PlanAnswer> ProfileProblem::plan(const std::string& planner) const {

@@ -76,9 +76,10 @@ class ProfileProblem {
   Result<Priced> priced(const ir::Assignment& assignment) const;
   double step_in_search(const ir::Assignment& assignment) const;
   partitioner::PlanMeasure measure(const partitioner::PlanCandidate& plan) const;
-  /// The machine; without a limit of memory for a plan that cannot keep to it with any number of micro-batches in
-  /// flight.
-  ir::Cluster cluster_for(const Priced& plan, bool* may_run = nullptr) const;
+  /// Whether the plan keeps to the memory with some number of micro-batches in flight, in the policy's order.
+  bool may_fit(const Priced& plan) const;
+  /// The machine; without a limit of memory for a plan that does not fit.
+  ir::Cluster cluster_for(bool fits) const;
 
   const Options& options_;
   ir::ImportedProfile profile_;
