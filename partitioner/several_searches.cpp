@@ -7,6 +7,8 @@
 
 #include "partitioner/auto/planner.h"
 #include "partitioner/baselines/shaped_split.h"
+#include "partitioner/heterogeneous/any_order.h"
+#include "partitioner/heterogeneous/device_order.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -14,7 +16,8 @@ namespace {
 /// Numbers of replicas below all devices that are tried: the first few, and the halves of all.
 constexpr size_t kFewReplicas = 8;
 
-// The fastest of replicas on the first 1, 2, ... devices: to add up gradients may cost more than another device saves.
+// The fastest of replicas on the first 1, 2, ... devices, and where these differ on the fastest so many: to add up
+// gradients may cost more than another device saves.
 Result<PlanAnswer> plan_replicas(const PlanRequest& request, const Stopwatch& watch) {
   const size_t devices = request.cluster->devices.size();
   std::set<size_t, std::greater<>> counts;
@@ -24,13 +27,23 @@ Result<PlanAnswer> plan_replicas(const PlanRequest& request, const Stopwatch& wa
   std::optional<PlanAnswer> best;
   if (first) best = *first;
   counts.erase(devices);
-  for (const size_t count : counts) {
-    const ir::Cluster part = ir::first_devices(*request.cluster, static_cast<int>(count));
+  const bool may_replicate = first || first.problems().front().code != Code::kBadPlan;
+  const bool differ = devices_differ(*request.graph, *request.cluster);
+  const auto rest = [&] {
     PlanRequest fewer = with_time_left(request, watch);
-    fewer.cluster = &part;
     if (best) fewer.known_step = best->candidates.front().step_seconds;
+    return fewer;
+  };
+  for (const size_t count : counts) {
+    if (!may_replicate) break;
+    const ir::Cluster part = ir::first_devices(*request.cluster, static_cast<int>(count));
+    PlanRequest fewer = rest();
+    fewer.cluster = &part;
     if (Result<PlanAnswer> answer = plan_in_shape(fewer, ir::StageShape::kReplicas))
       merge_answers(best, std::move(*answer));
+    if (!differ) continue;
+    for (const PlannerEntry* planner : planners_with(&PlannerTraits::is_one_stage))
+      if (Result<PlanAnswer> answer = ask_on_fastest(*planner, rest(), count)) merge_answers(best, std::move(*answer));
   }
   if (!best) return first;
   best->search_seconds = watch.seconds();
@@ -79,7 +92,9 @@ Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape sha
     take(plan_in_shape(one, shape));
     take(plan(kSequential, one));
   }
-  take(plan(kSequential, rest()));
+  for (const PlannerEntry& entry : planners())
+    if (entry.asked != AskedByAuto::kNever && !entry.traits.takes_shapes && !entry.traits.is_one_stage)
+      take(plan(entry.name, rest()));
   if (!best) return first;
   best->search_seconds = watch.seconds();
   return std::move(*best);

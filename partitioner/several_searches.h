@@ -19,8 +19,8 @@ PlanRequest with_time_left(PlanRequest request, const Stopwatch& watch);
 Result<PlanAnswer> plan_asynchronous(std::string_view planner, PlanRequest request, const Stopwatch& watch);
 
 /// The best plan for a policy that needs stages of a shape: equal parts of that shape. A chain with one stage for each
-/// device is a loop too, so for loops also equal parts of that number, where no number is requested, and the sequential
-/// planner's plan, which may leave devices out; replicas may leave devices out too. Errors: those of the first.
+/// device is a loop too, so for loops also equal parts of that number, where no number is requested, and what the other
+/// planners find, which may leave devices out; replicas may leave devices out too. Errors: those of the first.
 Result<PlanAnswer> plan_for_shape(const PlanRequest& request, ir::StageShape shape, const Stopwatch& watch);
 
 /// Where the answer is plain data parallelism and the request leaves the number of stages open: the best plan of

@@ -162,6 +162,13 @@ AnswersOfKinds ask_on_kinds(const PlannerEntry& planner, const PlanRequest& requ
   return found;
 }
 
+Result<PlanAnswer> ask_on_fastest(const PlannerEntry& planner, const PlanRequest& request, size_t count) {
+  Order devices = by_speed(*request.graph, *request.cluster);
+  devices.resize(std::min(count, devices.size()));
+  std::ranges::sort(devices);
+  return Reordered(request, devices).ask(planner, request.time_limit, request.known_step);
+}
+
 Result<PlanAnswer> ask_in_any_order(const PlannerEntry& planner, const PlanRequest& request) {
   if (request.manual != nullptr || planner.traits.is_exhaustive || !devices_differ(*request.graph, *request.cluster))
     return ask(planner, request);

@@ -30,4 +30,8 @@ struct AnswersOfKinds {
 /// devices as the request numbers them; none where all are of one kind.
 AnswersOfKinds ask_on_kinds(const PlannerEntry& planner, const PlanRequest& request);
 
+/// Asks the planner with the fastest `count` devices alone, whatever the links between them: one that puts a replica of
+/// one stage on every device finds the same for all links. Plans on the devices as the request numbers them.
+Result<PlanAnswer> ask_on_fastest(const PlannerEntry& planner, const PlanRequest& request, size_t count);
+
 }  // namespace graphpipe::partitioner

@@ -44,6 +44,29 @@ TEST_CASE("plans for batches that flow are found with either closed form, and no
   CHECK_FALSE(plan_asynchronous("graphpipe", {.graph = &graph, .cluster = &cluster, .stages = 5}, watch));
 }
 
+TEST_CASE("for loops of stages no planner has a faster plan than the search that asks them all") {
+  ir::PlanGraph graph = tests::chain_graph(12);
+  for (const ir::PlanNodeId node : graph.node_ids())
+    graph.nodes[node].forward = ir::SampleFunction::polynomial(0, 1e-4 * static_cast<double>(1 + node.index() * 7 % 5));
+  const ir::Cluster cluster = ir::equal_devices(3);
+  const Stopwatch watch;
+  for (const PlannerEntry& entry : planners()) {
+    if (entry.asked == AskedByAuto::kNever) continue;
+    CAPTURE(entry.name);
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    const auto own = plan(entry.name, request);
+    REQUIRE(own.ok());
+    // Far above any bound, so that no plan is left out; this planner's is best.
+    request.evaluate = [&](const ir::Assignment& plan) {
+      return plan == own->candidates.front().assignment ? 1e6 : 2e6;
+    };
+    const auto found = plan_for_shape(request, ir::StageShape::kLoop, watch);
+    REQUIRE(found.ok());
+    const bool loops = !entry.traits.is_one_stage && !entry.traits.takes_shapes;
+    if (loops) CHECK(found->candidates.front().step_seconds == 1e6);
+  }
+}
+
 TEST_CASE("a further search has what is left of the time limit, and never less than none") {
   const Stopwatch watch;
   CHECK(with_time_left({{.time_limit = kInfinity}}, watch).time_limit == kInfinity);

@@ -7,6 +7,7 @@
 #include "partitioner/baselines/shaped_split.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/several_searches.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -188,6 +189,19 @@ TEST_CASE("policies with several stages on a device have plans on devices of two
       }
     }
   }
+}
+
+TEST_CASE("replicas of one stage leave out the slow devices, whatever their numbers") {
+  // Summing gradients takes longer than the other devices save.
+  const ir::PlanGraph graph =
+      on_devices(tests::chain_graph(4, {.seconds = 1, .weight_bytes = 1'000'000}, Samples(8)), {4, 1, 4, 2});
+  const ir::Cluster cluster = cluster_of(4);
+  const Stopwatch watch;
+  const auto answer = plan_for_shape({.graph = &graph, .cluster = &cluster}, ir::StageShape::kReplicas, watch);
+  REQUIRE(answer.ok());
+  const auto& stages = answer->candidates.front().assignment.choice;
+  REQUIRE(stages.size() == 1);
+  CHECK(stages[StageId(0u)].devices == std::vector{DeviceId(1u)});
 }
 
 TEST_CASE("a stage that only one device can hold goes there") {
