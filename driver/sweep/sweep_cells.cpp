@@ -17,6 +17,7 @@
 #include "driver/pipeline/machine.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/json_object.h"
+#include "driver/report/report.h"
 #include "files/strict_json.h"
 #include "files/text_file.h"
 #include "support/descriptor.h"
@@ -103,6 +104,8 @@ struct RowReader {
   SweepRow row;
   bool is_error = false;     // the diagnostic that is being read
   std::string code, origin;  // its own
+  bool fits = true, is_of_profile = false;
+  std::string unit;
 
   std::string operator()(const files::JsonEvent& event) {
     const std::vector<std::string>& path = event.path;
@@ -111,6 +114,9 @@ struct RowReader {
     if (path.size() == 1 && is_number) row.numbers[path[0]] = event.number;
     if (path.size() == 1 && path[0] == "complete") row.complete = event.number != 0;
     if (path.size() == 1 && path[0] == "limit_kind") row.limit = event.string;
+    if (path.size() == 1 && path[0] == "fits_memory") fits = event.number != 0;
+    if (path.size() == 1 && path[0] == "profile_format") is_of_profile = true;
+    if (path.size() == 1 && path[0] == "unit") unit = event.string;
     if (path.size() == 2 && path[0] == "peak_bytes" && is_number)
       row.numbers["peak_bytes"] = std::max(row.numbers["peak_bytes"], event.number);
     if (path.size() == 2 && path[0] == "stages") row.numbers["stage_count"] += 1;
@@ -126,6 +132,22 @@ struct RowReader {
     if (field != "message" || !is_error || !row.error.empty()) return;
     row.code = code;
     row.error = (origin.empty() ? "" : origin + ": ") + std::string(words);
+  }
+  /// The row, when all is read.
+  SweepRow take() {
+    // Planners of other projects bound their own objectives, which are of several units.
+    if (is_of_profile && unit != "s")
+      for (const char* column : {"bound", "gap"}) row.numbers.erase(column);
+    // A step that is timed as if memory had no limit would stand beside those of plans that keep to it.
+    if (!fits && row.error.empty()) {
+      const auto step = row.numbers.find("simulated_step");
+      row.error = "the plan does not fit the memory";
+      if (step != row.numbers.end()) row.error += "; without the limit its step takes " + human_seconds(step->second);
+      row.code = code_name(Code::kNoFeasiblePlan);
+    }
+    if (!fits)
+      for (const char* column : {"simulated_step", "steady_step"}) row.numbers.erase(column);
+    return std::move(row);
   }
 };
 
@@ -290,7 +312,7 @@ Result<std::vector<SweepCell>> cells_of(const Sweep& sweep) {
 Result<SweepRow> row_of(const std::string& report) {
   RowReader reader;
   GP_TRY_VOID(files::scan_json(report, {}, std::ref(reader)));
-  return std::move(reader.row);
+  return reader.take();
 }
 
 Result<std::map<std::string, SweepRow>> make_plans(const std::vector<SweepCell>& cells, const std::string& file,

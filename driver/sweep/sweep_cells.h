@@ -49,7 +49,8 @@ struct SweepRow {
 /// GRAPHPIPE_CALIBRATION.
 Result<std::vector<SweepCell>> cells_of(const Sweep& sweep);
 
-/// The row of a report of `plan --json`. Errors: kMalformedFile.
+/// The row of a report of `plan --json`. A plan that does not fit the memory, timed without the limit, counts as none;
+/// bounds of other numbers than the step are left out. Errors: kMalformedFile.
 Result<SweepRow> row_of(const std::string& report);
 
 struct SweepProgress {

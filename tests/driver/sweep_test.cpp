@@ -106,6 +106,27 @@ Picture picture_of(size_t lines, const std::string& name, size_t panels) {
 
 }  // namespace
 
+TEST_CASE("a plan that does not fit counts as none, and bounds of other numbers than the step are left out") {
+  const auto row = [](const std::string& more) {
+    const auto read = row_of(
+        R"({"simulated_step": 0.25, "bound": 3, "gap": 0.5, "stages": [{}], "profile_format": "piper", )" + more + "}");
+    REQUIRE(read.ok());
+    return *read;
+  };
+  const SweepRow fits = row(R"("fits_memory": true, "unit": "s")");
+  CHECK(fits.error.empty());
+  CHECK(fits.numbers.at("simulated_step") == 0.25);
+  CHECK(fits.numbers.at("bound") == 3);
+  const SweepRow speed_up = row(R"("fits_memory": true, "unit": "speed-up")");
+  CHECK(speed_up.numbers.at("simulated_step") == 0.25);
+  CHECK_FALSE(speed_up.numbers.contains("bound"));
+  CHECK_FALSE(speed_up.numbers.contains("gap"));
+  const SweepRow too_large = row(R"("fits_memory": false, "unit": "s")");
+  CHECK_FALSE(too_large.numbers.contains("simulated_step"));
+  CHECK(too_large.error == "the plan does not fit the memory; without the limit its step takes 250 ms");
+  CHECK(too_large.code == "no-feasible-plan");
+}
+
 TEST_CASE("a cell has another key where a file that it names has changed, whichever flag names it") {
   const SweepInputs inputs;
   std::set<std::string> flags;
