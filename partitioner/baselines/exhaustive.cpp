@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <limits>
 
 #include "cost/lower_bound.h"
 #include "partitioner/candidates.h"
@@ -30,7 +31,8 @@ class Enumerator {
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
         stage_of_(groups.nodes.size(), 0),
-        orders_(distinct_orders(request)) {
+        orders_(distinct_orders(request)),
+        placements_(static_cast<int64_t>(std::max<size_t>(orders_.size(), 1 + other_placements(request)))) {
     for (const auto& nodes : groups.nodes) {
       double seconds = 0;
       for (const ir::PlanNodeId node : nodes)
@@ -41,7 +43,16 @@ class Enumerator {
 
   Result<PlanAnswer> run() {
     const Stopwatch watch;
-    assign(0, 0);
+    // Counting takes a fraction of trying, which would be in vain where there are too many.
+    if (max_plans_ < std::numeric_limits<int64_t>::max()) {
+      counts_ = true;
+      assign(0, 0);
+      counts_ = false;
+    }
+    if (plans_ <= max_plans_) {
+      plans_ = 0;
+      assign(0, 0);
+    }
     if (plans_ > max_plans_)
       return Diagnostic{.code = Code::kLimitExceeded,
                         .message = text("there are more than ", max_plans_, " plans to try"),
@@ -92,26 +103,30 @@ class Enumerator {
 
   void try_sizes(const std::vector<int>& devices) {
     for (Samples size : micro_batch_sizes(request_)) {
+      if (*std::ranges::max_element(devices) > size.count) continue;
+      plans_ += placements_;
+      if (counts_) continue;
       std::vector<FoundStage> stages(devices.size());
-      bool sensible = true;
       for (size_t stage = 0; stage < stages.size(); ++stage) {
         stages[stage].devices = devices[stage];
         stages[stage].micro_batch = size;
-        sensible = sensible && devices[stage] <= size.count;
       }
-      if (!sensible) continue;
       for (size_t group = 0; group < stage_of_.size(); ++group) {
         auto& nodes = stages[stage_of_[group]].nodes;
         nodes.insert(nodes.end(), groups_.nodes[group].begin(), groups_.nodes[group].end());
       }
-      plans_ += static_cast<int64_t>(std::max<size_t>(1, orders_.size()));
       if (orders_.size() < 2) candidates_.add(stages);
       for (const std::vector<ir::DeviceId>& order : orders_)
         if (orders_.size() > 1) candidates_.add(stages, order);
     }
-    if (plans_ < next_drop_) return;
+    if (counts_ || plans_ < next_drop_) return;
     candidates_.drop_all_but(kFewKept);
     next_drop_ = plans_ + kMaxKept;
+  }
+
+  /// Where devices are too many for all orders.
+  static size_t other_placements(const PlanRequest& request) {
+    return devices_differ(*request.graph, *request.cluster) ? max_other_placements(*request.cluster) : 0;
   }
 
   /// Orders of the devices that give different plans: those of equal speed and memory keep their order.
@@ -141,12 +156,15 @@ class Enumerator {
   /// Samples of the largest micro-batch: more replicas have none.
   const int largest_size_;
   int64_t plans_ = 0, next_drop_ = kMaxKept;
+  bool counts_ = false;  // instead of trying
   Deadline deadline_;
   Candidates candidates_;
   std::vector<size_t> stage_of_;
   /// Least seconds of a step's work, by group and by stage.
   std::vector<double> group_seconds_, stage_seconds_;
   std::vector<std::vector<ir::DeviceId>> orders_;
+  /// Plans that differ in their devices alone.
+  const int64_t placements_;
 };
 
 }  // namespace

@@ -138,6 +138,8 @@ void place_in_order(ir::Assignment& plan) {
     for (DeviceId& device : choice.devices) device = DeviceId(next++);
 }
 
+size_t max_other_placements(const ir::Cluster& cluster) { return cluster.levels.size() > 1 ? 3 : 2; }
+
 std::vector<ir::Assignment> other_placements(const ir::PlanGraph& graph, const ir::Cluster& cluster,
                                              const ir::StageGraph& stages, const ir::Assignment& plan) {
   std::vector<ir::Assignment> found;

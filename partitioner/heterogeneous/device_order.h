@@ -29,5 +29,7 @@ void place_in_order(ir::Assignment& plan);
 /// each other. Needs: the plan has no more replicas than there are devices; `stages` is its stage graph.
 std::vector<ir::Assignment> other_placements(const ir::PlanGraph& graph, const ir::Cluster& cluster,
                                              const ir::StageGraph& stages, const ir::Assignment& plan);
+/// How many those are, where devices differ.
+size_t max_other_placements(const ir::Cluster& cluster);
 
 }  // namespace graphpipe::partitioner
