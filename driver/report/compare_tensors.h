@@ -9,8 +9,9 @@
 // all tensors where its own is less. Rounding is as large as the terms that were added allow, not their sum: the bias
 // of an attention's keys has a gradient of zero, because softmax does not see a shift, and what is left is the noise of
 // terms that are as large as those of other gradients. A wrong gradient is seen from 1e-7 of the largest one on. Where
-// the terms are 16-bit numbers the noise is as much larger, but a gradient that merely is small must not pass for it:
-// only where the graph says that a gradient is zero does a larger part of the largest norm count (`floors`).
+// the terms are 16-bit numbers, or what BatchNorm has multiplied with 1/deviation, the noise is larger, but a gradient
+// that merely is small must not pass for it: only where the graph says that a gradient is zero does a larger part of
+// the largest norm count (`floors`).
 //
 // Weights after a step. What trains is compared by its update, the weights minus those that the step began with: a
 // difference counts in parts of the update's norm, since a small learning rate changes weights by less than any

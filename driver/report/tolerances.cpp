@@ -13,12 +13,12 @@ using ir::ValueId;
 struct Format {
   ir::DType dtype;
   double loss, tensor;
-  /// The part of the largest norm that a gradient of zero is measured against: two units of the format, in parts of
-  /// `tensor`. 0: the usual one.
+  /// The part of the largest norm that a gradient of zero is measured against: two units of a 16-bit format, sixteen of
+  /// float32, in parts of `tensor`.
   double floor_of_zero;
 };
 /// The most precise first. All other formats count as float32.
-constexpr std::array<Format, 3> kFormats = {{{ir::DType::kFloat32, 1e-5, 1e-4, 0},
+constexpr std::array<Format, 3> kFormats = {{{ir::DType::kFloat32, 1e-5, 1e-4, 16 * 0x1p-23 / 1e-4},
                                              {ir::DType::kFloat16, 2e-3, 1e-2, 2 * 0x1p-10 / 1e-2},
                                              {ir::DType::kBFloat16, 1e-2, 5e-2, 2 * 0x1p-7 / 5e-2}}};
 
@@ -132,7 +132,7 @@ Tolerances tolerances_of(const ir::Graph& graph, std::optional<double> wanted, b
     const size_t format = clips_norm && param.trainable ? loosest : of_params[id];
     loosen(param.name, format);
     for (const ModelText& alias : param.aliases) loosen(alias, format);
-    if (zero[id] && of_params[id] > 0) out.tensors.floors[param.name.raw()] = kFormats[of_params[id]].floor_of_zero;
+    if (zero[id]) out.tensors.floors[param.name.raw()] = kFormats[of_params[id]].floor_of_zero;
   }
   for (const ir::Output& output : graph.outputs()) {
     const size_t format = roundings.of(output.value);

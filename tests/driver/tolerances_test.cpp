@@ -105,7 +105,7 @@ share p2 %16
 
 }  // namespace
 
-TEST_CASE("a gradient that BatchNorm makes zero is measured against the largest ones, where its terms are of 16 bits") {
+TEST_CASE("a gradient that BatchNorm makes zero is measured against the largest ones, in units of what its terms are") {
   const driver::Tolerances found = driver::tolerances_of(parsed(kBiasBeforeNorm), {}, false);
   CHECK(found.tensors.looser == Looser{{"positions", 0.01}, {"signal", 0.01}, {"zero", 0.01}});
   REQUIRE(found.tensors.floors.size() == 1);
@@ -113,6 +113,11 @@ TEST_CASE("a gradient that BatchNorm makes zero is measured against the largest 
   CHECK(found.tensors.floor_of("signal") == 1e-3);
   // The sum for each position is none of those that BatchNorm makes zero.
   CHECK(found.tensors.floor_of("positions") == 1e-3);
+  std::string wide = kBiasBeforeNorm;
+  for (size_t at = 0; (at = wide.find("f16", at)) != std::string::npos;) wide.replace(at, 3, "f32");
+  const driver::Tolerances in_float32 = driver::tolerances_of(parsed(wide), {}, false);
+  REQUIRE(in_float32.tensors.floors.size() == 1);
+  CHECK(in_float32.tensors.floor_of("zero") * in_float32.tensors.of("zero") == doctest::Approx(16 * 0x1p-23));
 }
 
 TEST_CASE("a tied parameter that has another gradient beside one of zero is measured as others are") {
