@@ -143,7 +143,17 @@ def _remove(path: Path) -> None:
     path.with_name(path.name + ".data").unlink(missing_ok=True)
 
 
-def _check_batch(path: Path, batched: Sequence[str]) -> None:
+def _scores_probabilities(program: Any) -> bool:
+    """Whether forward calls cross_entropy with probabilities as labels, of which the exporter compares the sizes."""
+    import torch
+
+    def label(node: Any) -> Any:
+        return node.args[1].meta.get("val") if node.target is torch.ops.aten.cross_entropy_loss.default else None
+
+    return any(value is not None and value.is_floating_point() for value in map(label, program.graph.nodes))
+
+
+def _check_batch(path: Path, batched: Sequence[str], program: Any) -> None:
     """Errors: ValueError where the exporter has fixed the batch; the file, which is of no use, is removed."""
     import onnx
 
@@ -153,9 +163,12 @@ def _check_batch(path: Path, batched: Sequence[str]) -> None:
     if not fixed:
         return
     _remove(path)
-    raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: forward "
-                     "uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, "
-                     "without int(), range() or lists of it")
+    cause = ("forward uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, "
+             "without int(), range() or lists of it")
+    if _scores_probabilities(program):
+        cause = ("it cannot export cross_entropy with probabilities as labels otherwise; write "
+                 "-(labels * logits.log_softmax(1)).sum(1).mean()")
+    raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: {cause}")
 
 
 def _statistics(module: Any) -> set[str]:
@@ -291,6 +304,6 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
         for part, was_training in modes:
             part.training = was_training
     _check_buffers(module, written.exported_program, path)
-    _check_batch(path, batched)
+    _check_batch(path, batched, written.exported_program)
     module_facts.write(path, module)
     return path

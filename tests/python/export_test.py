@@ -85,6 +85,25 @@ class Export(unittest.TestCase):
                 graphpipe.export(FixesIt(), {"x": torch.randn(6, 4)}, Path(folder) / "model.onnx")
             self.assertEqual(list(Path(folder).iterdir()), [])
 
+    def test_cross_entropy_of_probabilities_is_refused_with_the_way_out(self):
+        class Distilled(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = torch.nn.Linear(4, 3)
+
+            def forward(self, x, labels):
+                return torch.nn.functional.cross_entropy(self.linear(x), labels)
+
+        class AsSaid(Distilled):
+            def forward(self, x, labels):
+                return -(labels * self.linear(x).log_softmax(1)).sum(1).mean()
+
+        inputs = {"x": torch.randn(6, 4), "labels": torch.rand(6, 3).softmax(1)}
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "batch of 'x', 'labels' at 6: .*probabilities as labels.*log_softmax"):
+                graphpipe.export(Distilled(), inputs, Path(folder) / "model.onnx")
+            graphpipe.export(AsSaid(), inputs, Path(folder) / "model.onnx")
+
     def test_layers_that_are_never_left_out_are_exported(self):
         drawn = torch.rand
         with tempfile.TemporaryDirectory() as folder:
