@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "codegen/input_table.h"
 #include "codegen/loss_updates.h"
 #include "codegen/table_text.h"
 #include "ops/emit_helpers.h"
@@ -10,14 +11,6 @@
 
 namespace graphpipe::codegen {
 namespace {
-
-bool has_gradients_in_fp16(const ir::Graph& graph) {
-  for (const ir::NodeId id : graph.node_ids())
-    if (const ir::Node& node = graph.node(id); node.phase != ir::Phase::kForward)
-      for (const ir::ValueId output : node.outputs)
-        if (graph.value(output).type.dtype == ir::DType::kFloat16) return true;
-  return false;
-}
 
 using ir::DeviceId;
 using ir::StageId;

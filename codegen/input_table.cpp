@@ -51,12 +51,21 @@ bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& sc
 
 }  // namespace
 
+bool has_gradients_in_fp16(const ir::Graph& graph) {
+  for (const ir::NodeId id : graph.node_ids())
+    if (const ir::Node& node = graph.node(id); node.phase != ir::Phase::kForward)
+      for (const ir::ValueId output : node.outputs)
+        if (graph.value(output).type.dtype == ir::DType::kFloat16) return true;
+  return false;
+}
+
 SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                              const ir::StageGraph& stages, const ir::Schedule& schedule) {
   std::set<size_t> read;
   for (const StageCut& cut : cuts) read.insert(cut.data.begin(), cut.data.end());
   wire::DataTable table{.batch = stages.batch.count / stages.batches,
                         .draws_random = draws_random(graph),
+                        .scales_loss = has_gradients_in_fp16(graph),
                         .whole_steps = steps_within_the_batch(stages, schedule),
                         .together = {},
                         .entries = {}};

@@ -7,6 +7,9 @@
 
 namespace graphpipe::codegen {
 
+/// Whether gradients are computed in float16, so that a run scales its losses.
+bool has_gradients_in_fp16(const ir::Graph& graph);
+
 SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                              const ir::StageGraph& stages, const ir::Schedule& schedule);
 

@@ -8,7 +8,7 @@
 namespace graphpipe::wire {
 namespace {
 
-constexpr std::string_view kDataHeader = "graphpipe-data 2";
+constexpr std::string_view kDataHeader = "graphpipe-data 3";
 constexpr size_t kMaxDims = 64;
 
 // "[0,48)", then perhaps "ignored" and a number.
@@ -94,8 +94,9 @@ std::optional<std::vector<int64_t>> parse_shape(std::string_view word) {
 }
 
 std::string print_data_table(const DataTable& table) {
-  std::string out = text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no",
-                         "\nsteps ", table.whole_steps ? "whole" : "any", "\n");
+  std::string out =
+      text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no", "\nscaled ",
+           table.scales_loss ? "yes" : "no", "\nsteps ", table.whole_steps ? "whole" : "any", "\n");
   for (const TogetherRow& row : table.together)
     out += text("together ", row.fewest, " of ", row.micro_batch, row.always ? " always\n" : "\n");
   for (const DataEntry& entry : table.entries) {
@@ -111,15 +112,17 @@ std::string print_data_table(const DataTable& table) {
 std::optional<DataTable> parse_data_table(std::string_view text) {
   DataTable table;
   std::vector<std::string_view> lines = split(text, "\n");
-  if (lines.size() < 5 || lines[0] != kDataHeader || !lines.back().empty()) return std::nullopt;
+  if (lines.size() < 6 || lines[0] != kDataHeader || !lines.back().empty()) return std::nullopt;
   lines.pop_back();
   if (!lines[1].starts_with("batch ") || !read_number(lines[1].substr(6), table.batch) || table.batch < 1)
     return std::nullopt;
   table.draws_random = lines[2] == "random yes";
   if (!table.draws_random && lines[2] != "random no") return std::nullopt;
-  table.whole_steps = lines[3] == "steps whole";
-  if (!table.whole_steps && lines[3] != "steps any") return std::nullopt;
-  size_t first = 4;
+  table.scales_loss = lines[3] == "scaled yes";
+  if (!table.scales_loss && lines[3] != "scaled no") return std::nullopt;
+  table.whole_steps = lines[4] == "steps whole";
+  if (!table.whole_steps && lines[4] != "steps any") return std::nullopt;
+  size_t first = 5;
   for (; first < lines.size() && lines[first].starts_with("together "); ++first)
     if (!parse_together(split(lines[first], " "), table.together.emplace_back())) return std::nullopt;
   for (size_t i = first; i < lines.size(); ++i)

@@ -2,9 +2,10 @@
 // What the inputs and labels that a plan reads must be. Written beside the programs as `data.txt`, so that whoever
 // starts them can refuse data before the first process starts. Text form, one input per line:
 //
-//   graphpipe-data 2
+//   graphpipe-data 3
 //   batch 8
 //   random no
+//   scaled no
 //   steps any
 //   together 2 of 4 always
 //   input tokens int64 axis 0 [1,16] ids [-48,48)
@@ -54,6 +55,8 @@ struct DataTable {
   int64_t batch = 1;
   /// Whether nodes of the plan draw random numbers.
   bool draws_random = false;
+  /// Whether gradients are computed in float16, so that a run scales its losses.
+  bool scales_loss = false;
   /// Whether every step has the whole batch, because the schedule applies gradients of parts of it within the step;
   /// else a step may have fewer samples, as far as `together` allows.
   bool whole_steps = false;

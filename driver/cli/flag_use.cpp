@@ -91,8 +91,8 @@ constexpr RunNeed kUpdatesAtEnd = {[](const RunFacts& facts) { return facts.upda
                                    "the folder's schedule updates weights before all gradients of a step are known",
                                    "leave it out, take --clip-value, or compile with a synchronous policy"};
 
-constexpr RunNeed kFloat16 = {[](const RunFacts& facts) { return facts.computes_in_fp16; },
-                              "nothing of the folder's model is computed in float16, so that no gradient is scaled",
+constexpr RunNeed kFloat16 = {[](const RunFacts& facts) { return facts.scales_loss; },
+                              "the folder's plan computes no gradient in float16, so that none is scaled",
                               "leave it out, or compile with --precision fp16"};
 constexpr RunNeed kDecay = {[](const RunFacts& facts) { return !facts.trains || facts.decays; },
                             "no weight decays: the optimizer's weight decay is zero",

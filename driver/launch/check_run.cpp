@@ -97,7 +97,6 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
   GP_TRY(const auto weights, weight_types(folder));
   std::set<wire::ElementType> types;
   for (const auto& [name, type] : weights) types.insert(type);
-  const bool has_fp16 = types.contains(wire::ElementType::kFloat16);
   const ir::Schedule& schedule = plan.schedule.value();
   return RunFacts{
       .trains = !is_forward_only(schedule),
@@ -113,8 +112,8 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .serves_parameters = schedule.policy == "parameter-server",
       .sums_gradients = schedule.policy != "parameter-server" && has_replicas(plan),
       .has_uneven_replicas = has_uneven_replicas(plan),
-      .has_16_bit_weights = has_fp16 || types.contains(wire::ElementType::kBFloat16),
-      .computes_in_fp16 = has_fp16 || plan.spec.precision == ir::Precision::kFloat16,
+      .has_16_bit_weights = types.contains(wire::ElementType::kFloat16) || types.contains(wire::ElementType::kBFloat16),
+      .scales_loss = table.scales_loss,
       .takes_checkpoints = !run.checkpoint.folder.empty(),
       .resumes = !run.checkpoint.resume.empty(),
       .on_gpu = run.launch.device == "cuda"};

@@ -73,7 +73,7 @@ def encoded(text):
 def read_table(path):
     with open(path, encoding="ascii") as file:
         lines = file.read().splitlines()
-    if not lines or lines[0] != "graphpipe-data 2":
+    if not lines or lines[0] != "graphpipe-data 3":
         raise Refused(path, "it is no table of data of this version", "compile the folder again")
     inputs = []
     for words in (line.split(" ") for line in lines if line.startswith("input ")):

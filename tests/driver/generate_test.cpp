@@ -29,9 +29,10 @@ std::string read_bytes(const fs::path& path) {
 }
 
 // A linear layer whose weight lies in `location`.
-void write_model(const TemporaryFolder& folder, const std::string& name, const std::string& location) {
+void write_model(const TemporaryFolder& folder, const std::string& name, const std::string& location,
+                 const std::string& nodes = "y = MatMul(x, w)") {
   pb::ModelProto model =
-      graphpipe::testing::parse_onnx_text("g (float[N,8] x, float[8,8] w) => (float[N,8] y) { y = MatMul(x, w) }");
+      graphpipe::testing::parse_onnx_text(text("g (float[N,8] x, float[8,8] w) => (float[N,8] y) { ", nodes, " }"));
   model.mutable_graph()->mutable_input()->RemoveLast();
   pb::TensorProto& weight = *model.mutable_graph()->add_initializer();
   weight.set_name("w");
@@ -82,6 +83,25 @@ TEST_CASE("copies of a model in two folders generate the same bytes") {
   CHECK(files_of(folder / "again") == one);
   fs::remove(folder / "one/model.onnx");
   CHECK(holds(ask({"simulate", folder / "copy"}).err, folder / "one/model.onnx"));
+}
+
+TEST_CASE("a model of float32 that computes in float16 inside takes the flags of the loss scale") {
+  const TemporaryFolder folder;
+  folder.write("w.data", std::string(256, '\0'));
+  const auto refusal_of = [&](const std::string& nodes) {
+    write_model(folder, "model.onnx", "w.data", nodes);
+    fs::remove_all(folder / "out");
+    REQUIRE(ask(plan_words(folder / "model.onnx", folder / "plan.json")).code == 0);
+    REQUIRE(ask({"generate", folder / "plan.json", "-o", folder / "out", "-q"}).code == 0);
+    return ask({"run", folder / "out", "--loss-scale", "0"}).err;
+  };
+  const std::string unused = "computes no gradient in float16";
+  CHECK(holds(refusal_of("y = MatMul(x, w)"), unused));
+  // It goes on to the next refusal: nothing is built.
+  const std::string refusal =
+      refusal_of("a = Cast <to = 10> (x) b = Cast <to = 10> (w) c = MatMul(a, b) y = Cast <to = 1> (c)");
+  CHECK_FALSE(holds(refusal, unused));
+  CHECK(holds(refusal, "build"));
 }
 
 TEST_CASE("a stage's table has all names of a tied parameter, by which groups of a run may name it") {

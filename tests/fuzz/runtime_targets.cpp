@@ -136,10 +136,10 @@ void run_data_table(std::string_view input) {
 
 std::vector<std::string> data_table_seeds() {
   return {
-      "graphpipe-data 2\nbatch 8\nrandom no\nsteps any\ntogether 2 of 4 always\n"
+      "graphpipe-data 3\nbatch 8\nrandom no\nscaled yes\nsteps any\ntogether 2 of 4 always\n"
       "input tokens int64 axis 0 [1,16] ids [-48,48)\ninput label int64 axis 0 [1,16] ids [0,48) ignored -100\n"
       "input mask float32 axis -1 [16,16]\n",
-      "graphpipe-data 2\nbatch 1\nrandom yes\nsteps whole\ninput a%20b bool axis 1 [3,1]\n"};
+      "graphpipe-data 3\nbatch 1\nrandom yes\nscaled no\nsteps whole\ninput a%20b bool axis 1 [3,1]\n"};
 }
 
 void run_product_table(std::string_view input) {

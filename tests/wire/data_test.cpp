@@ -123,36 +123,26 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
   DataTable table = kTable;
   table.entries[0].name = std::string("a b%\n\0\xff", 7);
   table.draws_random = true;
+  table.scales_loss = true;
   table.whole_steps = true;
   table.together = {{2, 4}, {3, 3, true}};
   table.entries[1].dims = {2, 7};
   table.entries[1].batch_axis = 1;
   CHECK(parse_data_table(print_data_table(table)) == table);
   const std::string good =
-      "graphpipe-data 2\nbatch 2\nrandom no\nsteps any\ntogether 2 of 4\ninput x int64 axis 0 [1,3] ids [0,4) ignored "
+      "graphpipe-data 3\nbatch 2\nrandom no\nscaled no\nsteps any\ntogether 2 of 4\ninput x int64 axis 0 [1,3] ids "
+      "[0,4) ignored "
       "-1\n";
   CHECK(parse_data_table(good).has_value());
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"data 2", "data 1"},
-                                                                                 {"batch 2", "batch 0"},
-                                                                                 {"random no", "random 1"},
-                                                                                 {"steps any", "steps some"},
-                                                                                 {"together 2", "together 1"},
-                                                                                 {"2 of 4", "2 of 1"},
-                                                                                 {"2 of 4", "2 4"},
-                                                                                 {"2 of 4", "2 of 4 often"},
-                                                                                 {"int64", "int65"},
-                                                                                 {"axis 0", "axis 2"},
-                                                                                 {"axis 0", "axis x"},
-                                                                                 {"[1,3]", "[1,-3]"},
-                                                                                 {"[1,3]", "[0,3]"},
-                                                                                 {"[1,3]", "1,3"},
-                                                                                 {"[0,4)", "[4,4)"},
-                                                                                 {"ignored -1", "ignored"},
-                                                                                 {"ignored -1", "other -1"},
-                                                                                 {"int64", "float32"},
-                                                                                 {"input", "output"},
-                                                                                 {"x ", "%4 "},
-                                                                                 {"-1\n", "-1"}}) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"data 3", "data 2"},    {"batch 2", "batch 0"},      {"random no", "random 1"},
+           {"scaled no", "scaled"}, {"steps any", "steps some"}, {"together 2", "together 1"},
+           {"2 of 4", "2 of 1"},    {"2 of 4", "2 4"},           {"2 of 4", "2 of 4 often"},
+           {"int64", "int65"},      {"axis 0", "axis 2"},        {"axis 0", "axis x"},
+           {"[1,3]", "[1,-3]"},     {"[1,3]", "[0,3]"},          {"[1,3]", "1,3"},
+           {"[0,4)", "[4,4)"},      {"ignored -1", "ignored"},   {"ignored -1", "other -1"},
+           {"int64", "float32"},    {"input", "output"},         {"x ", "%4 "},
+           {"-1\n", "-1"}}) {
     CAPTURE(to);
     std::string bad = good;
     bad.replace(bad.find(from), from.size(), to);
