@@ -141,11 +141,11 @@ MemoryFit Candidates::add(const std::vector<FoundStage>& stages) {
   // The first build numbers the stages.
   auto built = build_stage_graph(*request_.graph, assignment);
   if (!built.ok()) {
-    refusal_ = built.problems().front().message;
+    refuse(built.problems().front());
     return MemoryFit::kDoesNotFit;
   }
   if (const Status forced = force_replicas(request_, assignment); !forced.ok()) {
-    refusal_ = forced.problems().front().message;
+    refuse(forced.problems().front());
     return MemoryFit::kDoesNotFit;
   }
   std::vector<ir::Assignment> others;
@@ -180,7 +180,7 @@ MemoryFit Candidates::add(ir::Assignment assignment) {
   set_recompute(request_, assignment);
   auto stages = build_stage_graph(*request_.graph, assignment);
   if (!stages.ok()) {
-    refusal_ = stages.problems().front().message;
+    refuse(stages.problems().front());
     return MemoryFit::kDoesNotFit;
   }
   divide_states(request_, *stages, assignment);
@@ -209,7 +209,7 @@ void Candidates::note_shortfall(double bytes) { shortfall_ = std::min(shortfall_
 
 void Candidates::absorb_refusals(const Candidates& other) {
   note_shortfall(other.shortfall_);
-  if (refusal_.empty()) refusal_ = other.refusal_, cure_ = other.cure_;
+  if (refusal_.empty()) refusal_ = other.refusal_, place_ = other.place_, cure_ = other.cure_;
 }
 
 void Candidates::absorb(Candidates other) {
@@ -249,11 +249,18 @@ double Candidates::min_objective() const {
   return smallest;
 }
 
+void Candidates::refuse(const Diagnostic& problem) {
+  refusal_ = problem.message;
+  place_ = problem.origin;
+  cure_ = problem.hint;
+}
+
 void Candidates::explain_refusal() {
   if (!refused_) return;
   const std::optional<Diagnostic> why = request_.refusal ? request_.refusal(*refused_) : std::nullopt;
   refusal_ = text("the plan found has no schedule", why ? ": " + why->message : "");
-  if (why) cure_ = why->hint;
+  place_ = {};
+  cure_ = why ? why->hint : "";
 }
 
 /// Simulates the best plans, and the one with the smallest objective if time allows; keeps those that have a schedule,
@@ -297,6 +304,7 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
       why = text("no plan was found that fits the devices: each has a stage that needs more, at least ",
                  in_words(shortfall_), ", and plans may need much more");
     return Diagnostic{.code = Code::kNoFeasiblePlan,
+                      .origin = std::isfinite(shortfall_) ? ModelText() : place_,
                       .message = why,
                       .hint = std::isfinite(shortfall_)
                                   ? request_.micro_batch && request_.micro_batch->count > 1

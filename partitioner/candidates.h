@@ -89,6 +89,8 @@ class Candidates {
   void keep(PlanCandidate candidate);
   /// Returns whether time was left for all that it had to simulate.
   bool simulate_best();
+  /// Keeps why a plan is none.
+  void refuse(const Diagnostic& problem);
   /// Asks why the last plan that keeps all rules cannot be used, where there is one.
   void explain_refusal();
 
@@ -99,6 +101,8 @@ class Candidates {
   std::multimap<double, size_t> at_step_;
   double shortfall_ = kInfinity;
   std::string refusal_;
+  /// What it is about, such as a node; may be empty.
+  ModelText place_;
   /// Keeps all rules, but `evaluate` said infinity.
   std::optional<ir::Assignment> refused_;
   /// What to do about it, where that is known.

@@ -166,6 +166,22 @@ TEST_CASE("data parallelism keeps a colocated loss together where one branch int
         std::vector<PlanNodeId>{PlanNodeId(1u), PlanNodeId(2u), PlanNodeId(5u), PlanNodeId(6u)});
 }
 
+TEST_CASE("replicas that no planner may give to a node are refused by its name") {
+  ir::PlanGraph graph = tests::chain_graph(2, {}, Samples(8));
+  graph.nodes[PlanNodeId(1u)].scope = SampleScope::kBatch;
+  graph.nodes[PlanNodeId(1u)].fewest_samples = 2;
+  const ir::Cluster cluster = slow_links(3);
+  const auto answer = plan("graphpipe", {.graph = &graph,
+                                         .cluster = &cluster,
+                                         .stages = 2,
+                                         .replicas = {{.stage = 1, .replicas = 2}},
+                                         .limit_memory = false});
+  REQUIRE_FALSE(answer.ok());
+  CHECK(answer.problems().front().code == Code::kNoFeasiblePlan);
+  CHECK(answer.problems().front().origin == ModelText("node1"));
+  CHECK(answer.problems().front().hint == "give the stage one device");
+}
+
 TEST_CASE("a stage of the whole batch may share a device; two others may not") {
   ir::PlanGraph graph = tests::chain_graph(3, {}, Samples(4));
   graph.nodes[PlanNodeId(2u)].scope = SampleScope::kBatch;
