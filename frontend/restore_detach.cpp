@@ -65,7 +65,7 @@ class DetachRestorer {
       if (!is_in_file(argument) && !argument.starts_with("%sym_")) lost.insert(argument);  // those are sizes
     for (const std::string& argument : lost)
       if (call_of_value(argument.substr(1)) == "detach") detached.insert(argument);
-    if (detached.empty() || read_unnamed(of, lost, detached)) return;
+    if (detached.empty() || joins_only_others(of, detached) || read_unnamed(of, lost, detached)) return;
     std::set<std::string> missing = detached;
     bool has_gradient = false;
     for (const size_t n : of.nodes) {
@@ -73,6 +73,21 @@ class DetachRestorer {
       for (const std::string& input : body_.nodes[n].inputs) has_gradient = has_gradient || trains(input);
     }
     if (!missing.empty() && has_gradient) unknown_.push_back(node_label(body_.nodes[of.nodes.front()]));
+  }
+
+  /// Joining, the exporter leaves out values without elements, such as the keys that a cache holds before its first
+  /// ones: the node reads all others in their places.
+  bool joins_only_others(const DetachReaders& of, const std::set<std::string>& detached) const {
+    const OnnxNode& node = body_.nodes[of.nodes.front()];
+    if (of.call.target != "aten.cat.default" || of.nodes.size() != 1 || (node.op != "Identity" && node.op != "Concat"))
+      return false;
+    std::vector<std::string> others;
+    for (const std::string& argument : of.call.values)
+      if (!detached.contains(argument)) others.push_back(argument);
+    if (others.size() != node.inputs.size()) return false;
+    for (size_t i = 0; i < others.size(); ++i)
+      if (!is_named(node.inputs[i], {others[i].substr(1), signature_.tensor_of(others[i])})) return false;
+    return true;
   }
 
   /// Where the file lacks only detached values of the call, and its nodes read as many values that it does not name,

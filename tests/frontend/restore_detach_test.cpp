@@ -58,6 +58,15 @@ TEST_CASE("operands have the places of arguments only where those that are known
   CHECK(rounded("mul.Tensor", "%h, %detach", "c = Constant<value = float {2.0}>() y = Mul(h, c)").ok());
 }
 
+TEST_CASE("a detached value without elements, which the exporter leaves out where it joins others, is read by none") {
+  const auto filled = rounded("cat.default", "[%detach, %h], -2", "y = Identity(h)");
+  REQUIRE(filled.ok());
+  CHECK(count_ops(filled->graph, "Detach") == 0);
+  CHECK(rounded("cat.default", "[%r, %detach, %h], 1", "y = Concat<axis = 1>(r, h)").ok());
+  CHECK(is_refused(rounded("cat.default", "[%r, %detach, %h], 1", "y = Concat<axis = 1>(h, h)")));
+  CHECK(is_refused(rounded("sub.Tensor", "%detach, %h", "y = Identity(h)")));
+}
+
 TEST_CASE("what may be any operand is refused") {
   CHECK(is_refused(rounded("addcmul.default", "%h, %detach, %x, 2", "y = Add(h, h)")));
   CHECK(is_refused(rounded("sub.Tensor", "%h, %detach", "t = Neg(h) y = Sub(h, t)", {"t"})));
