@@ -113,6 +113,47 @@ def _detach_results(exported: Any) -> None:
             result.replace_all_uses_with(detached, delete_user_cb=lambda user, kept=detached: user is not kept)
 
 
+def _drop_checks(exported: Any) -> None:
+    """What `torch._check_tensor_all` asserts of numbers, such as how many tokens stand for a picture, is no part of what trains, and the
+    exporter has no words for it."""
+    import torch
+
+    graph = exported.graph
+    for check in [node for node in graph.nodes if node.target is torch.ops.aten._is_all_true.default]:
+        chain = [check]
+        while chain[-1].users and len(chain[-1].users) == 1:
+            chain.append(next(iter(chain[-1].users)))
+        if chain[-1].target is not torch.ops.aten._assert_scalar.default:
+            continue
+        for node in reversed(chain):
+            graph.erase_node(node)
+
+
+def _copy_turned(exported: Any) -> None:
+    """The results of fused attention lie otherwise in memory once the exporter has taken it apart, if its mask is trained: turned and
+    reshaped, they were a view before, and cannot be one then, which it refuses. A copy between the two can."""
+    import torch
+
+    aten = torch.ops.aten
+    reshapes, turns = (aten.view.default, aten.reshape.default), (aten.transpose.int, aten.permute.default)
+    graph = exported.graph
+    for reshape in list(graph.nodes):
+        if reshape.target not in reshapes:
+            continue
+        turned = source = reshape.args[0]
+        is_turned = False
+        while source.target in (*reshapes, *turns, aten.contiguous.default):
+            is_turned = is_turned or source.target in turns
+            source = source.args[0]
+        if not is_turned or source.target is not aten.scaled_dot_product_attention.default:
+            continue
+        with graph.inserting_before(reshape):
+            copy = graph.call_function(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
+        copy.meta = dict(turned.meta)
+        copy.meta["val"] = turned.meta["val"].clone(memory_format=torch.contiguous_format)
+        reshape.replace_input_with(turned, copy)
+
+
 @contextlib.contextmanager
 def _with_detached_results() -> "Iterator[list[ValueError]]":
     """While the exporter reads a module. What is refused is noted too, since the exporter wraps it into errors of its own."""
@@ -123,6 +164,8 @@ def _with_detached_results() -> "Iterator[list[ValueError]]":
 
     def read_and_detach(*arguments: Any, **options: Any) -> Any:
         exported = read(*arguments, **options)
+        _drop_checks(exported)
+        _copy_turned(exported)
         try:
             _detach_results(exported)
         except ValueError as refusal:

@@ -58,6 +58,32 @@ class LeavesLayersOut(torch.nn.Module):
         return x
 
 
+class PutsPicturesIn(torch.nn.Module):
+    """As InternVL and Gemma 3 in transformers do: the features of a picture are put in place of its tokens, once these are counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(10, 4)
+
+    def forward(self, ids, picture):
+        is_place = ids == 9
+        torch._check_tensor_all(is_place.sum() * 4 == picture.numel())
+        return self.words(ids).masked_scatter(is_place.unsqueeze(-1), picture)
+
+
+class FusedAttention(torch.nn.Module):
+    """As T5 and Swin in transformers, and windows with relative positions in timm, have it: with a mask that trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.mask = torch.nn.Parameter(torch.zeros(1, 2, 3, 3))
+
+    def forward(self, x):
+        heads = x.view(x.shape[0], 3, 2, 4).transpose(1, 2)
+        seen = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=self.mask)
+        return seen.reshape(x.shape[0], -1, 3, 4).transpose(1, 2).contiguous().reshape(x.shape[0], 3, 8)
+
+
 class Tied(torch.nn.Module):
     """As language models whose output layer is the table of their words."""
 
@@ -251,6 +277,17 @@ class Export(unittest.TestCase):
             facts = json.loads(Path(f"{path}.module.json").read_text())
         self.assertEqual(facts["unused"], ["last.bias", "last.weight", "rest.bias", "rest.running_mean", "rest.running_var",
                                            "rest.weight"])
+
+    def test_what_a_module_checks_of_its_numbers_is_left_out(self):
+        ids = torch.tensor([[1, 9, 2], [9, 3, 4]])
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(PutsPicturesIn(), {"ids": ids, "picture": torch.randn(2, 1, 4)}, Path(folder) / "model.onnx")
+            self.assertNotIn("ReduceSum", [node.op_type for node in onnx.load(path).graph.node])
+
+    def test_fused_attention_with_a_mask_that_trains_is_exported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(FusedAttention(), torch.randn(2, 3, 8), Path(folder) / "model.onnx")
+            self.assertIn("mask", [tensor.name for tensor in onnx.load(path).graph.initializer])
 
     def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
