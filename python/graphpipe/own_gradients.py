@@ -37,10 +37,15 @@ def check_hooks(module: Any) -> None:
             raise ValueError(f"{name or type(part).__name__} has a hook on its backward, which no file holds; remove the hook")
 
 
+def _is_of_pytorch(function: Any) -> bool:
+    """One that `torch.vmap` makes of another is too, and runs the forward of that other."""
+    return bool(function.__module__.startswith("torch."))
+
+
 def _functions(base: Any) -> Iterator[Any]:
     """All Functions but those of PyTorch."""
     for function in base.__subclasses__():
-        if not function.__module__.startswith("torch."):
+        if not _is_of_pytorch(function):
             yield function
         yield from _functions(function)
 
@@ -78,7 +83,8 @@ def _note_forwards(seen: Seen, ending: contextlib.ExitStack) -> None:
     # Their forwards are looked up before any is replaced: it would be noted twice.
     for function, forward in [(function, function.forward) for function in _functions(base)]:
         watch(function, forward)
-    _replace(base, "__init_subclass__", classmethod(lambda function, **_: watch(function, getattr(function.forward, "of", function.forward))), ending)
+    _replace(base, "__init_subclass__", classmethod(lambda function, **_: None if _is_of_pytorch(function) else watch(
+        function, getattr(function.forward, "of", function.forward))), ending)
 
 
 @contextlib.contextmanager

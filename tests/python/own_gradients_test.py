@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import torch
 import torch.utils.checkpoint
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -134,6 +135,13 @@ class Applies(torch.nn.Module):
         return self.norm(self.function(self.linear(x)))
 
 
+def looked_up_for_each(x):
+    """As transformers looks its masks up, by a Function of PyTorch."""
+    table = torch.ones(4)
+    with TransformGetItemToIndex():
+        return x * torch.vmap(lambda place: table[place])(torch.arange(4))
+
+
 def with_hook(x):
     if x.requires_grad:
         x.register_hook(lambda gradient: gradient * 0.1)
@@ -203,6 +211,7 @@ class OwnGradients(unittest.TestCase):
         self.assertIs(LeanSwish.__dict__["forward"], forward)
         self.assertNotIn("forward", Unlike.__dict__)
         self.exported(Applies(lambda x: Scaled.apply(x, torch.ones(4))))
+        self.exported(Applies(looked_up_for_each))
 
     def test_a_part_that_is_checkpointed_trains(self):
         nodes = self.exported(Checkpointed()).node
