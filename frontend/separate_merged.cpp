@@ -151,7 +151,8 @@ class Separator {
     if (parameters.empty()) return;
     std::optional<Lost> lost = lost_value(known);
     if (!lost) return;
-    auto others = others_like(parameters);
+    const std::optional<std::string> reader = reader_elsewhere(known, *lost, *parameters.begin());
+    auto others = reader && parameters.size() == 1 ? other_of(*reader, *parameters.begin()) : others_like(parameters);
     if (!others || !std::ranges::all_of(tensors, [&](const std::string& name) { return is_filled(name); })) return;
     proposals_.push_back({.known = known, .lost = std::move(*lost), .parameters = std::move(*others)});
   }
@@ -203,6 +204,30 @@ class Separator {
     const std::set<std::string> values(taken.begin(), taken.end());
     if (std::ranges::count(node.inputs, known) != 1 || std::ranges::count_if(values, is_it) != 1) return std::nullopt;
     return std::ranges::find_if(values, is_it)->substr(1);
+  }
+
+  /// The module of which the code reads the value, if that of another reads the known one: its own, of which the
+  /// parameter is. Nothing of layers, which are called within the modules that they are part of.
+  std::optional<std::string> reader_elsewhere(const std::string& known, const Lost& lost,
+                                              const std::string& parameter) const {
+    const std::string own = split_member(parameter).first;
+    if (call_of_value(known) != "expand") return std::nullopt;
+    std::set<std::string> of_known, of_lost;
+    for (const Place& place : readers_.at(known)) {
+      const bool is_lost = std::ranges::find(lost.places, place) != lost.places.end();
+      const std::string& module = body_.nodes[place.first].module;
+      (is_lost ? of_lost : of_known).insert(module.empty() ? module : module + ".");
+    }
+    if (of_known != std::set{own} || of_lost.size() != 1 || of_lost.contains(own)) return std::nullopt;
+    return *of_lost.begin();
+  }
+
+  /// The parameter of that module that may be meant: the one of this name, or the only one.
+  std::optional<std::map<std::string, std::string>> other_of(const std::string& module, const std::string& parameter) {
+    const std::set<std::string>& untold = untold_of(module);
+    const std::string member = split_member(parameter).second;
+    if (!untold.contains(member) && untold.size() != 1) return std::nullopt;
+    return {{{parameter, module + (untold.contains(member) ? member : *untold.begin())}}};
   }
 
   /// The only parameters beside these that may be meant: of modules beside theirs, or of the same one.

@@ -5,7 +5,8 @@
 // The calls of the nodes that read the one name the other, which nothing in the file makes. What it was computed from
 // the file does not say, but where the modules beside the known one have just one parameter of that kind that nothing
 // else in the file tells of, it is taken to be that: GPT-NeoX's layer_norm_1 is of post_attention_layernorm, beside
-// input_layernorm, and DeiT's expand_1 of distillation_token, beside cls_token. Users are warned of it.
+// input_layernorm, and DeiT's expand_1 of distillation_token, beside cls_token. A token that the code of another module
+// reads is that module's: FLAVA's expand_3 is of multimodal_model.cls_token. Users are warned of it.
 
 #include <cstddef>
 #include <functional>

@@ -87,6 +87,19 @@ Result<Imported> token_applied_twice(int first, int second) {
        {{"p", {"m", line(first)}}, {"q", {"m", line(second)}}}});
 }
 
+/// The same where the second is of another module, and read by its code.
+Result<Imported> token_of_another_module(const std::vector<std::string>& parameters) {
+  return import_noted(
+      exported_model(
+          "g (float[4,2,3] x, float[4,1,3] expand) => (float y) { p = Concat<axis = 1>(expand, x) "
+          "q = Concat<axis = 1>(expand, x) y = Mul(p, q) }",
+          {{"p", taken_by("cat.default", "[%expand, %x], 1")}, {"q", taken_by("cat.default", "[%expand_1, %x], 1")}},
+          parameters),
+      {{{"expand", "['m.a.cls_token', 'val_1', 'val_2']"}},
+       {{"expand", std::vector<float>(12, 0)}},
+       {{"p", {"m.a", line(1)}}, {"q", {"m.b", line(2)}}}});
+}
+
 }  // namespace
 
 TEST_CASE("a norm that was merged with another of the same input is there again") {
@@ -160,6 +173,14 @@ TEST_CASE("a token that was drawn, or whose module is applied twice, is read twi
   CHECK(is_refused(two_tokens({"m.cls_token", "m.dist_token"}, "[%expand, %expand_1, %x], 1", drawn)));
   CHECK(is_refused(token_applied_twice(1, 1)));
   CHECK(token_applied_twice(1, 2).ok());
+}
+
+TEST_CASE("a token that the code of another module reads is that module's, not one beside the known one") {
+  const std::vector<std::string> both = {"m.a.cls_token", "m.a.mask_token", "m.b.cls_token", "m.b.mask_token"};
+  CHECK(trained(token_of_another_module(both)) == std::set<std::string>{"m.a.cls_token", "m.b.cls_token"});
+  CHECK(trained(token_of_another_module({"m.a.cls_token", "m.a.mask_token", "m.b.token"})) ==
+        std::set<std::string>{"m.a.cls_token", "m.b.token"});
+  CHECK(is_refused(token_of_another_module({"m.a.cls_token", "m.a.mask_token", "m.b.one", "m.b.two"})));
 }
 
 TEST_CASE("a new file has both of two norms") {
