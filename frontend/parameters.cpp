@@ -265,13 +265,15 @@ bool Decider::may_be_state(const ir::Param& param, ParamOrigin origin) const {
          names_module_state(param.name.raw());
 }
 
-/// torch writes parameters as initializers. Scales, biases and tables among its constants are numbers of the code, such
-/// as the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser turns into initializers
-/// too.
+/// torch writes parameters as initializers. Its constants are numbers of the code: places that a small network turns
+/// into a bias (Swin v2), or the ones and zeros of the InstanceNormalization inside a GroupNorm, which an optimiser
+/// turns into initializers too. Filled tensors stand for weights in models without them.
 bool Decider::is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const {
   if (!context_.signature.is_parameter.empty() && param.name.raw().ends_with(kConstantSuffix)) return true;
-  if (!context_.from_torch || use.role == Role::kWeight || use.role == Role::kEmbedding) return false;
-  return origin == ParamOrigin::kConstantNode || (use.op == "InstanceNormalization" && is_anonymous(param.name.raw()));
+  if (!context_.from_torch) return false;
+  const bool is_weight = use.role == Role::kWeight || use.role == Role::kEmbedding;
+  if (origin == ParamOrigin::kConstantNode) return !is_weight || !std::holds_alternative<ir::FilledData>(param.data);
+  return !is_weight && use.op == "InstanceNormalization" && is_anonymous(param.name.raw());
 }
 
 void Decider::by_rules(ParameterDecision& decision) {

@@ -293,6 +293,23 @@ TEST_CASE("in torch's files masks and numbers of the code do not train, scalars 
   CHECK(decisions.at("logit_scale").trainable);
 }
 
+TEST_CASE("what a torch file writes as a constant trains in no slot") {
+  const std::string body = R"(g (float[N,2] x, int64[N] k) => (float[N,2] y)
+    <float[2,2] w = {1, 2, 3, 4}> {
+    places = Constant<value = float[2,2] {0.5, 1, 2, 1}>()
+    bias = MatMul(places, w)
+    rows = Gather(places, k)
+    a = MatMul(x, bias)
+    y = Add(a, rows)
+  })";
+  const std::string torch = "<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"pytorch\">";
+  const auto decisions = decisions_of(import_text(torch + body));
+  CHECK_FALSE(decisions.at("places").trainable);
+  CHECK(decisions.at("places").reason == "a constant of the module's code");
+  CHECK(decisions.at("w").trainable);
+  CHECK(decisions_of(import_text(body)).at("places").trainable);
+}
+
 TEST_CASE("a padding row goes to the look-ups of its table, not to its other readers") {
   const char* const body = R"(g (int64[N,3] ids, float[5,4] table) => (float[N,3,5] y) {
   rows = Gather(table, ids)
