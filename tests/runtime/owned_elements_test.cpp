@@ -60,8 +60,8 @@ TEST_CASE("every element has one owner, and owners have equally many but for a r
         CAPTURE(replicas);
         CAPTURE(place);
         std::vector<ElementRange> ranges = ranges_of_all(elements, place, replicas);
-        const auto [fewest, most_elements] = std::ranges::minmax_element(ranges, {}, &ElementRange::count);
-        CHECK(most_elements->count - fewest->count <= 2 * kOwnedTogether);
+        const auto [fewest, largest] = std::ranges::minmax_element(ranges, {}, &ElementRange::count);
+        CHECK(largest->count - fewest->count <= 2 * kOwnedTogether);
         std::ranges::sort(ranges, {}, [](const ElementRange& range) { return std::pair(range.first, range.count); });
         int64_t next = 0;
         for (const ElementRange& range : ranges) {
