@@ -45,9 +45,13 @@ Result<int> stages_of_shape(StageShape shape, std::optional<int> asked, size_t d
   return stages == 0 ? count : stages;
 }
 
-ir::Assignment place(ir::Assignment chain, StageShape shape, size_t devices) {
+ir::Assignment place(const PlanRequest& request, ir::Assignment chain, StageShape shape) {
+  const size_t devices = request.cluster->devices.size();
   for (size_t s = 0; s < chain.choice.size(); ++s)
     place_in_shape(shape, ir::StageId(s), devices, chain.choice[ir::StageId(s)]);
+  if (!request.shard_optimizer_state) return chain;
+  // The cut had one device per stage: only now are there replicas that can divide anything.
+  if (auto stages = build_stage_graph(*request.graph, chain); stages.ok()) divide_states(request, *stages, chain);
   return chain;
 }
 
@@ -100,7 +104,7 @@ Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
   cut.known_step = kInfinity;
   double known_step = request.known_step;
   cut.evaluate = [&](const ir::Assignment& chain) {
-    const ir::Assignment placed = place(chain, shape, devices);
+    const ir::Assignment placed = place(request, chain, shape);
     if (!may_beat(request, placed, known_step)) return kInfinity;
     const double step = request.evaluate(placed);
     known_step = std::min(known_step, step);
@@ -108,11 +112,11 @@ Result<PlanAnswer> plan_in_shape(const PlanRequest& request, StageShape shape) {
   };
   cut.refusal = [&](const ir::Assignment& chain) -> std::optional<Diagnostic> {
     if (!request.refusal || std::isfinite(known_step)) return std::nullopt;  // another plan is there
-    return request.refusal(place(chain, shape, devices));
+    return request.refusal(place(request, chain, shape));
   };
   GP_TRY(PlanAnswer answer, plan(kEqualSplit, cut));
   for (PlanCandidate& candidate : answer.candidates)
-    candidate.assignment = place(std::move(candidate.assignment), shape, devices);
+    candidate.assignment = place(request, std::move(candidate.assignment), shape);
   return answer;
 }
 

@@ -167,7 +167,7 @@ void divide_optimizer_state(const PlanTable& plan, StageState& state) {
     if (state.updates->options.average_decay > 0 && state.optimizer.has_main_weight(state.weights[index]))
       fail(Code::kUsage,
            text("--ema averages main weights, which the replicas of stage ", state.entry->stage, " divide"),
-           "leave out --ema, or plan without --shard-optimizer");
+           "leave out --ema, plan without --shard-optimizer, or pass --no-main-weights");
   }
 }
 
@@ -328,7 +328,9 @@ void take_optimizer_states(StageState& state, const StateLookup& find, const Dev
   for (size_t index : state.trainable) {
     const ParamRow& row = state.entry->params[index];
     take_rule_state(state, index, find, device);
-    at::Tensor sum = at::zeros_like(state.optimizer.updated_weight(index, state.weights[index]));
+    // Whole, also where the main weight is a part: every replica sums up all of the gradient.
+    const bool has_main = state.optimizer.has_main_weight(state.weights[index]);
+    at::Tensor sum = at::zeros_like(state.weights[index], has_main ? at::kFloat : state.weights[index].scalar_type());
     if (take_state_tensor(sum, kGradientSum, row, find, device)) {
       if (state.updates == nullptr || state.updates->options.accumulate == 1)
         fail(Code::kUsage, "the checkpoint lies between two updates of a run with --accumulate",

@@ -92,3 +92,39 @@ TEST_CASE("moving averages of a divided state are those of a whole one") {
   plans.run(plans.divided, 4, {"--ema", "0.5", "--save-ema", parts});
   CHECK(same_bytes(all, parts));
 }
+
+TEST_CASE("replicas in two directions divide the state") {
+  const Reference reference = read_reference("gpt2_like");
+  const std::string folder = work_folder("state_both_ways");
+  compile(reference, folder,
+          {"--devices", "2", "--policy", "chimera", "--micro-batch", "2", "--optimizer", "adamw", "--shard-optimizer"});
+  const std::string checkpoints = folder + ".checkpoints";
+  std::filesystem::remove_all(checkpoints);
+  graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", "2", "--lr", "0.01", "--quiet",
+                    "--checkpoint", checkpoints});
+  for (const char* stage : {"0", "1"})
+    CHECK(std::filesystem::exists(checkpoints + "/step-2/stage" + stage + ".replica1.optimizer.safetensors"));
+  const json report = json::parse(graphpipe_output(
+      {"verify", folder, "--data", reference.folder + "/data", "--steps", "3", "--lr", "0.01", "--json", "--quiet"}));
+  CHECK(report["bitwise"] == true);
+}
+
+TEST_CASE("a training of 16-bit parameters goes on between two updates of a divided state") {
+  const std::string model = GRAPHPIPE_SOURCE_DIR "/tests/data/bf16/model.onnx", folder = work_folder("state_bf16");
+  graphpipe_output({"compile", model, "--batch", "8", "--loss", "mse:y,target", "--devices", "2", "--planner",
+                    "data-parallel", "--optimizer", "adamw", "--shard-optimizer", "-o", folder, "--quiet"});
+  const auto run = [&](const char* steps, const Words& more, int expected = 0) {
+    Words words = {"run", folder, "--steps", steps, "--lr", "3e-4", "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    graphpipe_output(words, expected);
+  };
+  const std::string checkpoints = folder + ".checkpoints", whole = folder + ".whole", resumed = folder + ".resumed";
+  std::filesystem::remove_all(checkpoints);
+  run("12", {"--accumulate", "4", "--save", whole});
+  run("6", {"--accumulate", "4", "--checkpoint", checkpoints});
+  run("12", {"--accumulate", "4", "--resume", checkpoints, "--save", resumed});
+  CHECK(same_bytes(whole, resumed));
+  const Words ema = {"--ema", "0.9", "--save-ema", folder + ".averages"};
+  run("2", ema, 2);
+  run("2", {ema[0], ema[1], ema[2], ema[3], "--no-main-weights"});
+}

@@ -41,6 +41,30 @@ TEST_CASE("replicas take turns in every plan that is timed or returned, where th
   }
 }
 
+TEST_CASE("replicas in two directions divide the optimizer's state if they are to") {
+  ir::PlanGraph graph = tests::chain_graph(4, {.seconds = 1, .bytes = 1, .weight_bytes = 100});
+  graph.optimizer_state_per_weight_byte = 2;
+  const ir::Cluster cluster = ir::equal_devices(2);
+  for (const bool divides : {false, true}) {
+    CAPTURE(divides);
+    PlanRequest request{.graph = &graph, .cluster = &cluster, .shard_optimizer_state = divides};
+    const auto as_asked = [&](const ir::Assignment& plan) {
+      return std::ranges::all_of(
+          plan.choice, [&](const ir::StageChoice& choice) { return choice.shard_optimizer_state == divides; });
+    };
+    bool is_timed_so = true;
+    request.evaluate = [&](const ir::Assignment& plan) {
+      is_timed_so = is_timed_so && as_asked(plan);
+      return 1.0;
+    };
+    const auto plans = plan_for_policy("equal-split", request, {.shape = ir::StageShape::kBidirectional});
+    REQUIRE(plans.ok());
+    CHECK(is_timed_so);
+    CHECK(plans->answer.candidates.front().assignment.choice.size() == 2);
+    CHECK(as_asked(plans->answer.candidates.front().assignment));
+  }
+}
+
 TEST_CASE("no plan is timed twice, however many searches find it") {
   const ir::PlanGraph graph = tests::chain_graph(6);
   const ir::Cluster cluster = ir::equal_devices(3);
