@@ -246,7 +246,10 @@ double bytes_of_step(const wire::PacePlan& plan) {
 }
 
 Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request) {
-  if (std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::shard_optimizer_state))
+  const auto divides_state = [](const ir::StageChoice& choice) {
+    return choice.shard_optimizer_state && choice.devices.size() > 1;
+  };
+  if (std::ranges::any_of(pipeline.plan.assignment.choice, divides_state))
     return Diagnostic{.code = Code::kBadPlan,
                       .message =
                           "replicas divide the optimizer's state (shard_optimizer_state): a paced run does not "

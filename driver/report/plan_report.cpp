@@ -11,6 +11,7 @@
 #include "driver/report/device_bytes.h"
 #include "driver/report/report.h"
 #include "scheduler/render/device_groups.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -67,8 +68,10 @@ int64_t updates_of(const Pipeline& pipeline) {
 /// "s0, s2": the stages whose replicas divide the optimizer's state.
 std::string stages_with_divided_state(const Pipeline& pipeline) {
   std::string names;
-  for (const ir::StageId stage : pipeline.stages.stage_ids())
-    if (pipeline.stages.stages[stage].choice.shard_optimizer_state) names += text(names.empty() ? "s" : ", s", stage);
+  for (const ir::StageId stage : pipeline.stages.stage_ids()) {
+    const ir::StageChoice& choice = pipeline.stages.stages[stage].choice;
+    if (choice.shard_optimizer_state && choice.devices.size() > 1) names += text(names.empty() ? "s" : ", s", stage);
+  }
   return names;
 }
 
@@ -198,6 +201,15 @@ bool is_of_asynchronous_policy(const Pipeline& pipeline) {
   return policy != nullptr && policy->asynchronous;
 }
 
+std::string why_state_stays_whole(const Pipeline& pipeline) {
+  const std::string& optimizer = pipeline.plan.spec.optimizer;
+  if (!wire::optimizer_named(optimizer).updates_apart)
+    return text("optimizer ", optimizer, " updates an element from others too");
+  if (ir::is_asynchronous(pipeline.built.schedule))
+    return text("policy ", pipeline.plan.policy, " updates weights inside of the step");
+  return {};
+}
+
 std::string plan_text(const Pipeline& pipeline) {
   std::string out = stage_table(pipeline);
   if (!pipeline.machine.sentence.empty()) out += "devices: " + pipeline.machine.sentence + "\n";
@@ -227,8 +239,11 @@ std::string plan_text(const Pipeline& pipeline) {
   if (!pipeline.arenas.empty())
     out += "tensors of a step, at fixed places: " + bytes_of_devices(pipeline, pipeline.arenas) + "\n";
   out += recomputation_text(pipeline);
-  if (const std::string stages = stages_with_divided_state(pipeline); !stages.empty())
-    out += text("replicas divide the optimizer's state: ", stages, "\n");
+  if (const std::string stages = stages_with_divided_state(pipeline); !stages.empty()) {
+    const std::string why = why_state_stays_whole(pipeline);
+    const std::string refused = why.empty() ? "" : text("; `generate` refuses this: ", why);
+    out += text("replicas divide the optimizer's state: ", stages, refused, "\n");
+  }
   return out;
 }
 

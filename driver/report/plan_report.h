@@ -26,6 +26,10 @@ std::string steady_line(const scheduler::SteadyState& steady);
 /// What limits the plan's step.
 cost::Limit limit_of(const Pipeline& pipeline);
 
+/// Why replicas that train by this plan keep the optimizer's state whole, whatever the plan says; empty: they can
+/// divide it.
+std::string why_state_stays_whole(const Pipeline& pipeline);
+
 std::string plan_text(const Pipeline& pipeline);
 /// The plan's policy; of `auto` also the one whose order it took: "auto (zb-1p)".
 std::string policy_words(const Pipeline& pipeline);

@@ -34,23 +34,13 @@ Diagnostics joined(Diagnostics notes, const Diagnostics& more) {
   return notes;
 }
 
-/// Why no program divides the optimizer's state of this plan, if none does; empty: they do.
-std::string why_undivided(const Pipeline& pipeline) {
-  const std::string& optimizer = pipeline.plan.spec.optimizer;
-  if (!wire::optimizer_named(optimizer).updates_apart)
-    return text("optimizer ", optimizer, " updates an element from others too");
-  if (ir::is_asynchronous(pipeline.built.schedule))
-    return text("policy ", pipeline.plan.policy, " updates weights inside of the step");
-  return {};
-}
-
 // The memory of a plan must be what its programs take.
 Status check_runnable(const Pipeline& pipeline) {
   const ir::Plan& plan = pipeline.plan;
   for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
     const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(stage)];
     if (!choice.shard_optimizer_state || choice.devices.size() < 2) continue;
-    const std::string why = why_undivided(pipeline);
+    const std::string why = why_state_stays_whole(pipeline);
     if (why.empty()) continue;
     return Diagnostic{
         .code = Code::kBadPlan,

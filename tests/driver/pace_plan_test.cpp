@@ -77,6 +77,18 @@ TEST_CASE("replicas have the ways of their ring") {
   CHECK(ways_of(paced(options)) == Ways{{0, 1}, {1, 2}, {2, 3}, {3, 0}});
 }
 
+TEST_CASE("a plan whose replicas divide the optimizer's state is not paced, one without replicas is") {
+  for (const int64_t devices : {1, 2}) {
+    CAPTURE(devices);
+    driver::Options options = options_for("dlrm", "bce:logit,click", devices);
+    options.plan.planner = "data-parallel";
+    auto made = driver::make_pipeline(options);
+    REQUIRE(made.ok());
+    made->plan.assignment.choice[ir::StageId(size_t{0})].shard_optimizer_state = true;
+    CHECK(driver::pace_plan_of(*made, {.scale = 1, .share = 1, .cores = 1}).ok() == (devices == 1));
+  }
+}
+
 TEST_CASE("stages with copies of a weight have ways to each other, in both directions") {
   const wire::PacePlan plan = paced(in_stages(options_for("gpt2_like", "cross_entropy:logits,label", 4)));
   Ways expected = received(plan);
