@@ -1,5 +1,6 @@
 #include "runtime/collectives/weight_exchange.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -14,49 +15,95 @@ namespace graphpipe::runtime {
 
 ChannelKey weights_channel(int32_t stage, int32_t from, int32_t to) { return {ChannelKind::kWeights, stage, from, to}; }
 
-int64_t largest_weight_message(const StageEntry& entry, int32_t replicas) {
-  int64_t largest = 0;
+std::vector<WeightParcel> weight_parcels(const StageEntry& entry) {
+  // What is copied into a message of several takes memory beside the weights; of biases and norms that is little.
+  constexpr int64_t kSmallBytes = 1 << 14, kParcelBytes = 1 << 20;
+  std::vector<WeightParcel> parcels;
+  int64_t room = 0;
   for (const size_t index : trainable_parameters(entry)) {
     const TensorRow& tensor = entry.params[index].tensor;
-    const int64_t bytes = element_size(tensor.type), elements = bytes_of(tensor, 1) / bytes;
-    for (int32_t replica = 0; replica < replicas; ++replica)
-      largest = std::max(largest, owned_elements(elements, index, replica, replicas).count * bytes);
+    const int64_t bytes = bytes_of(tensor, 1);
+    const bool joins =
+        bytes <= std::min(room, kSmallBytes) && entry.params[parcels.back().front()].tensor.type == tensor.type;
+    if (!joins) parcels.emplace_back();
+    parcels.back().push_back(index);
+    room = bytes > kSmallBytes ? 0 : (joins ? room : kParcelBytes) - bytes;
   }
+  return parcels;
+}
+
+int64_t largest_weight_message(const StageEntry& entry, int32_t replicas) {
+  int64_t largest = 0;
+  for (const WeightParcel& parcel : weight_parcels(entry))
+    for (int32_t replica = 0; replica < replicas; ++replica) {
+      int64_t sum = 0;
+      for (const size_t index : parcel) {
+        const TensorRow& tensor = entry.params[index].tensor;
+        const int64_t bytes = element_size(tensor.type), elements = bytes_of(tensor, 1) / bytes;
+        sum += owned_elements(elements, index, replica, replicas).count * bytes;
+      }
+      largest = std::max(largest, sum);
+    }
   return largest;
+}
+
+WeightExchange::WeightExchange(const PlanTable& plan, Channels& channels, const Device& device, StageState& state)
+    : channels_(channels),
+      device_(device),
+      state_(state),
+      replicas_(plan.stages[static_cast<size_t>(state.entry->stage)].replicas),
+      parcels_(weight_parcels(*state.entry)) {}
+
+ElementRange WeightExchange::part_of(size_t parameter, int32_t replica) const {
+  return owned_elements(state_.weights[parameter].numel(), parameter, replica, replicas_);
 }
 
 void WeightExchange::begin(int64_t step, wire::SampleRange update) {
   GP_CHECK(!under_way_);
   under_way_ = true;
-  const int32_t replicas = plan_.stages[static_cast<size_t>(state_.entry->stage)].replicas;
-  // Each begins with the next one, so that not all send to the same.
-  for (const size_t parameter : state_.trainable)
-    for (int32_t distance = 1; distance < replicas; ++distance) {
-      send(parameter, (state_.replica + distance) % replicas, step, update);
-      receive(parameter, (state_.replica + replicas - distance) % replicas, step, update);
-    }
-}
-
-void WeightExchange::send(size_t parameter, int32_t to, int64_t step, wire::SampleRange update) {
-  const at::Tensor own = owned_part(state_, parameter, state_.weights[parameter]);
-  if (own.numel() == 0) return;  // the other end knows
-  const ChannelKey key = weights_channel(state_.entry->stage, state_.replica, to);
-  channels_.send(pending_.emplace_back(), key, channels_.takes_device_memory(key) ? own : device_.download(own), step,
-                 update, static_cast<int32_t>(parameter));
-}
-
-void WeightExchange::receive(size_t parameter, int32_t from, int64_t step, wire::SampleRange update) {
-  const at::Tensor& weight = state_.weights[parameter];
-  const int32_t replicas = plan_.stages[static_cast<size_t>(state_.entry->stage)].replicas;
-  const ElementRange theirs = owned_elements(weight.numel(), parameter, from, replicas);
-  if (theirs.count == 0) return;
-  const ChannelKey key = weights_channel(state_.entry->stage, from, state_.replica);
-  at::Tensor target = elements_in(weight, theirs);
-  if (!device_.is_host() && !channels_.takes_device_memory(key)) {
-    target = at::empty({theirs.count}, target.options().device(c10::DeviceType::CPU));
-    landings_.push_back({parameter, theirs, target});
+  for (size_t parcel = 0; parcel < parcels_.size(); ++parcel) {
+    send(parcel, step, update);
+    for (int32_t distance = 1; distance < replicas_; ++distance)
+      receive(parcel, (state_.replica + replicas_ - distance) % replicas_, step, update);
   }
-  channels_.receive(pending_.emplace_back(), key, target, step, update, static_cast<int32_t>(parameter));
+}
+
+at::Tensor WeightExchange::own_message(const WeightParcel& parcel) const {
+  std::vector<at::Tensor> parts;
+  for (const size_t parameter : parcel) parts.push_back(owned_part(state_, parameter, state_.weights[parameter]));
+  return parts.size() == 1 ? parts.front() : at::cat(parts);
+}
+
+void WeightExchange::send(size_t parcel, int64_t step, wire::SampleRange update) {
+  const at::Tensor own = own_message(parcels_[parcel]);
+  if (own.numel() == 0) return;  // the other end knows
+  at::Tensor on_host;
+  // Each begins with the next one, so that not all send to the same.
+  for (int32_t distance = 1; distance < replicas_; ++distance) {
+    const ChannelKey key =
+        weights_channel(state_.entry->stage, state_.replica, (state_.replica + distance) % replicas_);
+    const bool on_device = channels_.takes_device_memory(key);
+    if (!on_device && !on_host.defined()) on_host = device_.download(own);
+    channels_.send(pending_.emplace_back(), key, on_device ? own : on_host, step, update, static_cast<int32_t>(parcel));
+  }
+}
+
+void WeightExchange::receive(size_t parcel, int32_t from, int64_t step, wire::SampleRange update) {
+  int64_t elements = 0;
+  for (const size_t parameter : parcels_[parcel]) elements += part_of(parameter, from).count;
+  if (elements == 0) return;
+  const size_t first = parcels_[parcel].front();
+  const ChannelKey key = weights_channel(state_.entry->stage, from, state_.replica);
+  const bool lands_there = device_.is_host() || channels_.takes_device_memory(key);
+  at::Tensor target;
+  if (lands_there && parcels_[parcel].size() == 1) {
+    target = elements_in(state_.weights[first], part_of(first, from));
+  } else {
+    const at::TensorOptions options = state_.weights[first].options();
+    target = at::empty({elements}, lands_there ? options : options.device(c10::DeviceType::CPU));
+    landings_.push_back({parcel, from, target});
+  }
+  channels_.receive(pending_.emplace_back(), key, target, step, update, static_cast<int32_t>(parcel));
 }
 
 bool WeightExchange::ready() const {
@@ -71,8 +118,15 @@ int32_t WeightExchange::waits_for() const {
 
 void WeightExchange::end() {
   GP_CHECK(under_way_ && ready());
-  for (const Landing& landing : landings_)
-    elements_in(state_.weights[landing.parameter], landing.elements).copy_(device_.upload(landing.memory));
+  for (const Landing& landing : landings_) {
+    const at::Tensor arrived = device_.upload(landing.memory);
+    int64_t next = 0;
+    for (const size_t parameter : parcels_[landing.parcel]) {
+      const ElementRange part = part_of(parameter, landing.from);
+      elements_in(state_.weights[parameter], part).copy_(arrived.narrow(0, next, part.count));
+      next += part.count;
+    }
+  }
   landings_.clear();
   pending_.clear();
   under_way_ = false;

@@ -4,6 +4,7 @@
 // next function of the stage reads them.
 
 #include <deque>
+#include <vector>
 
 #include "runtime/device/device.h"
 #include "runtime/executor/channels.h"
@@ -12,14 +13,17 @@
 namespace graphpipe::runtime {
 
 ChannelKey weights_channel(int32_t stage, int32_t from, int32_t to);
+
+/// Parameters, by their places in the stage, whose parts travel in one message: a large one alone, small ones together.
+using WeightParcel = std::vector<size_t>;
+std::vector<WeightParcel> weight_parcels(const StageEntry& entry);
 /// Bytes of the largest message.
 int64_t largest_weight_message(const StageEntry& entry, int32_t replicas);
 
 class WeightExchange {
  public:
   /// All arguments must outlive it. Needs: the state owns parts of its parameters.
-  WeightExchange(const PlanTable& plan, Channels& channels, const Device& device, StageState& state)
-      : plan_(plan), channels_(channels), device_(device), state_(state) {}
+  WeightExchange(const PlanTable& plan, Channels& channels, const Device& device, StageState& state);
 
   /// Posts the messages of an update that this replica has made. Needs: none is under way.
   void begin(int64_t step, wire::SampleRange update);
@@ -32,18 +36,23 @@ class WeightExchange {
   void end();
 
  private:
+  /// What another replica sends, where it is not received into the weight itself.
   struct Landing {
-    size_t parameter = 0;
-    ElementRange elements;
-    at::Tensor memory;  // outside of the weight, which is not where messages are received
+    size_t parcel = 0;
+    int32_t from = 0;
+    at::Tensor memory;
   };
-  void send(size_t parameter, int32_t to, int64_t step, wire::SampleRange update);
-  void receive(size_t parameter, int32_t from, int64_t step, wire::SampleRange update);
+  /// The elements of a parameter that a replica updates.
+  ElementRange part_of(size_t parameter, int32_t replica) const;
+  at::Tensor own_message(const WeightParcel& parcel) const;
+  void send(size_t parcel, int64_t step, wire::SampleRange update);
+  void receive(size_t parcel, int32_t from, int64_t step, wire::SampleRange update);
 
-  const PlanTable& plan_;
   Channels& channels_;
   const Device& device_;
   StageState& state_;
+  const int32_t replicas_;
+  const std::vector<WeightParcel> parcels_;
   bool under_way_ = false;
   std::deque<PendingMessage> pending_;
   std::vector<Landing> landings_;

@@ -466,8 +466,9 @@ void Executor::step(const ResolvedAction& action) {
   step_weights(states_[action.instance], action.update,
                {.samples = update_factor(plan_, action.row.range), .norm = factor_}, action.keeps_version);
   const auto exchange = exchanges_.find(action.instance);
-  if (exchange != exchanges_.end() && makes_update(states_[action.instance]))
-    exchange->second.begin(first_step_, action.row.range);
+  if (exchange == exchanges_.end() || !makes_update(states_[action.instance])) return;
+  end_step(states_[action.instance]);  // its only update is made: messages take the place of gradients
+  exchange->second.begin(first_step_, action.row.range);
 }
 
 void Executor::finish() {
