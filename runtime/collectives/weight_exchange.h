@@ -15,8 +15,8 @@ namespace graphpipe::runtime {
 ChannelKey weights_channel(int32_t stage, int32_t from, int32_t to);
 
 /// Parameters, by their places in the stage, whose parts travel in one message: a large one alone, small ones together.
-using WeightParcel = std::vector<size_t>;
-std::vector<WeightParcel> weight_parcels(const StageEntry& entry);
+using SentTogether = std::vector<size_t>;
+std::vector<SentTogether> weight_messages(const StageEntry& entry);
 /// Bytes of the largest message.
 int64_t largest_weight_message(const StageEntry& entry, int32_t replicas);
 
@@ -38,21 +38,21 @@ class WeightExchange {
  private:
   /// What another replica sends, where it is not received into the weight itself.
   struct Landing {
-    size_t parcel = 0;
+    size_t message = 0;
     int32_t from = 0;
     at::Tensor memory;
   };
   /// The elements of a parameter that a replica updates.
   ElementRange part_of(size_t parameter, int32_t replica) const;
-  at::Tensor own_message(const WeightParcel& parcel) const;
-  void send(size_t parcel, int64_t step, wire::SampleRange update);
-  void receive(size_t parcel, int32_t from, int64_t step, wire::SampleRange update);
+  at::Tensor own_message(const SentTogether& parameters) const;
+  void send(size_t message, int64_t step, wire::SampleRange update);
+  void receive(size_t message, int32_t from, int64_t step, wire::SampleRange update);
 
   Channels& channels_;
   const Device& device_;
   StageState& state_;
   const int32_t replicas_;
-  const std::vector<WeightParcel> parcels_;
+  const std::vector<SentTogether> messages_;
   bool under_way_ = false;
   std::deque<PendingMessage> pending_;
   std::vector<Landing> landings_;
