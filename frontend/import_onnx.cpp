@@ -8,6 +8,7 @@
 #include "frontend/bind_inputs.h"
 #include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
+#include "frontend/left_out_additions.h"
 #include "frontend/lowering.h"
 #include "frontend/merged_parameters.h"
 #include "frontend/node_context.h"
@@ -224,6 +225,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   note_restored(restored, lowering.notes());
   restore_detach(body, signature, refuses_losses(request.spec), lowering.notes());
   restore_dropout(body, lowering.notes());
+  report_left_out_additions(body, lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
     append(lowering.problems(), inputs.problems());
