@@ -65,7 +65,7 @@ std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Sche
     rows.push_back(text("{", choice.micro_batch, ", ", choice.devices.size(),
                         ", ReplicaMode::", choice.mode == ir::ReplicaMode::kSplit ? "kSplit" : "kRoundRobin", ", ",
                         slots, ", ", choice.recompute ? "true" : "false", ", ",
-                        choice.shard_optimizer_state && choice.devices.size() > 1 ? "true" : "false", "}"));
+                        choice.divides_optimizer_state() ? "true" : "false", "}"));
   }
   return rows;
 }

@@ -46,6 +46,9 @@ struct StageChoice {
     return Samples(ceil_div(micro_batch.count, parts));
   }
 
+  /// Whether there are replicas that divide the optimizer's state.
+  bool divides_optimizer_state() const { return shard_optimizer_state && devices.size() > 1; }
+
   bool operator==(const StageChoice&) const = default;
 };
 

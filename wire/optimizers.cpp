@@ -76,6 +76,14 @@ constexpr OptimizerEntry kOptimizers[] = {
      .orthogonalises = true},
 };
 
+template <typename Condition>
+std::string names_where(const Condition& holds) {
+  std::string names;
+  for (const OptimizerEntry& entry : kOptimizers)
+    if (holds(entry)) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
 }  // namespace
 
 bool OptimizerEntry::takes(std::string_view flag) const {
@@ -108,9 +116,11 @@ const OptimizerEntry& optimizer_named(std::string_view name) {
 }
 
 std::string optimizer_names() {
-  std::string names;
-  for (const OptimizerEntry& entry : kOptimizers) names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  return names;
+  return names_where([](const OptimizerEntry&) { return true; });
+}
+
+std::string divisible_optimizer_names() {
+  return names_where([](const OptimizerEntry& entry) { return entry.updates_apart; });
 }
 
 OptimizerNumbers numbers_of(const OptimizerEntry& optimizer, const OptimizerOptions& options) {

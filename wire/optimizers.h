@@ -75,6 +75,8 @@ const OptimizerEntry* find_optimizer(std::string_view name);
 const OptimizerEntry& optimizer_named(std::string_view name);
 /// "sgd, adam, ..."
 std::string optimizer_names();
+/// Of those whose state replicas may divide.
+std::string divisible_optimizer_names();
 
 /// The optimizer's numbers where the options leave them open, else the options'.
 OptimizerNumbers numbers_of(const OptimizerEntry& optimizer, const OptimizerOptions& options);

@@ -34,7 +34,7 @@ struct RunFacts {
   bool sums_gradients = true;
   /// Some stage has another number of replicas than the first.
   bool has_uneven_replicas = false;
-  /// Parameters are stored in 16 bits; something is computed in float16.
+  /// Parameters are stored in 16 bits; gradients are computed in float16.
   bool has_16_bit_weights = true, scales_loss = true;
   /// What the flags of the run themselves say: it takes checkpoints, it goes on from one, it computes on GPUs.
   bool takes_checkpoints = false, resumes = false, on_gpu = false;

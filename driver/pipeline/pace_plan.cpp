@@ -246,10 +246,7 @@ double bytes_of_step(const wire::PacePlan& plan) {
 }
 
 Result<wire::PacePlan> pace_plan_of(const Pipeline& pipeline, const PaceRequest& request) {
-  const auto divides_state = [](const ir::StageChoice& choice) {
-    return choice.shard_optimizer_state && choice.devices.size() > 1;
-  };
-  if (std::ranges::any_of(pipeline.plan.assignment.choice, divides_state))
+  if (std::ranges::any_of(pipeline.plan.assignment.choice, &ir::StageChoice::divides_optimizer_state))
     return Diagnostic{.code = Code::kBadPlan,
                       .message =
                           "replicas divide the optimizer's state (shard_optimizer_state): a paced run does not "

@@ -401,7 +401,7 @@ Status check_divisible(const Pipeline& pipeline, const PlanOptions& options) {
   return Diagnostic{.code = Code::kUsage,
                     .message = text("--shard-optimizer: optimizer ", optimizer.name,
                                     " updates an element from others too, so that replicas cannot divide its state"),
-                    .hint = "leave the flag out, or take sgd, adam, adamw or adagrad"};
+                    .hint = "leave the flag out, or take one of: " + wire::divisible_optimizer_names()};
 }
 
 }  // namespace

@@ -68,10 +68,9 @@ int64_t updates_of(const Pipeline& pipeline) {
 /// "s0, s2": the stages whose replicas divide the optimizer's state.
 std::string stages_with_divided_state(const Pipeline& pipeline) {
   std::string names;
-  for (const ir::StageId stage : pipeline.stages.stage_ids()) {
-    const ir::StageChoice& choice = pipeline.stages.stages[stage].choice;
-    if (choice.shard_optimizer_state && choice.devices.size() > 1) names += text(names.empty() ? "s" : ", s", stage);
-  }
+  for (const ir::StageId stage : pipeline.stages.stage_ids())
+    if (pipeline.stages.stages[stage].choice.divides_optimizer_state())
+      names += text(names.empty() ? "s" : ", s", stage);
   return names;
 }
 

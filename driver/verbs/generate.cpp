@@ -38,8 +38,7 @@ Diagnostics joined(Diagnostics notes, const Diagnostics& more) {
 Status check_runnable(const Pipeline& pipeline) {
   const ir::Plan& plan = pipeline.plan;
   for (size_t stage = 0; stage < plan.assignment.choice.size(); ++stage) {
-    const ir::StageChoice& choice = plan.assignment.choice[ir::StageId(stage)];
-    if (!choice.shard_optimizer_state || choice.devices.size() < 2) continue;
+    if (!plan.assignment.choice[ir::StageId(stage)].divides_optimizer_state()) continue;
     const std::string why = why_state_stays_whole(pipeline);
     if (why.empty()) continue;
     return Diagnostic{

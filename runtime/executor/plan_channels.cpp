@@ -118,8 +118,12 @@ std::vector<ChannelSpec> plan_channels(const DeviceProgram& program, const Resol
   ChannelSet channels(program.device);
   add_transfers(program, resolved, channels);
   for (const Instance& instance : resolved.instances) {
-    if (program.plan->server >= 0) add_server(*program.plan, instance, channels);
-    else add_ring(*program.plan, instance, channels), add_weights(*program.plan, instance, channels);
+    if (program.plan->server >= 0) {
+      add_server(*program.plan, instance, channels);
+    } else {
+      add_ring(*program.plan, instance, channels);
+      add_weights(*program.plan, instance, channels);
+    }
     add_shares(*program.plan, instance, channels);
     add_sums(*program.plan, instance, channels);
   }

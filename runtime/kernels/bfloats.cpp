@@ -73,6 +73,12 @@ uint16_t* mutable_bits_of(const at::Tensor& tensor) {
   return reinterpret_cast<uint16_t*>(tensor.mutable_data_ptr<at::BFloat16>());
 }
 
+at::Tensor narrowed(const float* from, at::IntArrayRef sizes) {
+  at::Tensor result = new_bfloats(sizes);
+  narrow(from, result.numel(), mutable_bits_of(result));
+  return result;
+}
+
 at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
   const int64_t count = x.numel();
   if (type == at::kBFloat16 && loop_takes(x)) {

@@ -23,5 +23,7 @@ uint16_t* mutable_bits_of(const at::Tensor& tensor);
 
 void widen(const uint16_t* from, int64_t count, float* to);
 void narrow(const float* from, int64_t count, uint16_t* to);
+/// A new tensor of such numbers.
+at::Tensor narrowed(const float* from, at::IntArrayRef sizes);
 
 }  // namespace graphpipe::runtime

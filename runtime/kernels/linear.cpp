@@ -88,9 +88,7 @@ at::Tensor small_linear_of_bfloats(const at::Tensor& x, const at::Tensor& weight
   multiply_small(rows, right, bias.defined() ? widened.bias : nullptr, widened.result, /*adds=*/false);
   at::DimVector sizes(x.sizes());
   sizes.back() = right.columns;
-  at::Tensor result = new_bfloats(sizes);
-  narrow(widened.result, result.numel(), mutable_bits_of(result));
-  return result;
+  return narrowed(widened.result, sizes);
 }
 
 at::Tensor small_weight_gradient_of_bfloats(const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
@@ -98,9 +96,7 @@ at::Tensor small_weight_gradient_of_bfloats(const at::Tensor& x, const at::Tenso
   const MatrixView rows = widened_matrix_of(x, widened.left), others = widened_matrix_of(gradient, widened.right);
   const MatrixView left = transposed ? others.turned() : rows.turned(), right = transposed ? rows : others;
   multiply_small(left, right, nullptr, widened.result, /*adds=*/false);
-  at::Tensor result = new_bfloats({left.rows, right.columns});
-  narrow(widened.result, result.numel(), mutable_bits_of(result));
-  return result;
+  return narrowed(widened.result, {left.rows, right.columns});
 }
 
 /// The operands whose product is the gradient of the weight.

@@ -123,9 +123,7 @@ at::Tensor sum_bfloats(const at::Tensor& x, at::IntArrayRef sizes, int64_t width
   WidenedSummands& widened = widened_summands;
   widen(bits_of(x), x.numel(), widened.rows);
   sum_all({widened.rows, x.numel() / width, width}, widened.sums);
-  at::Tensor result = new_bfloats(sizes);
-  narrow(widened.sums, width, mutable_bits_of(result));
-  return result;
+  return narrowed(widened.sums, sizes);
 }
 
 }  // namespace

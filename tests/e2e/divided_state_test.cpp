@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "tests/e2e/pipeline_run.h"
+#include "tests/support/onnx_text.h"
 
 using namespace graphpipe::tests;
 using nlohmann::json;
@@ -91,6 +94,38 @@ TEST_CASE("moving averages of a divided state are those of a whole one") {
   plans.run(plans.whole, 4, {"--ema", "0.5", "--save-ema", all});
   plans.run(plans.divided, 4, {"--ema", "0.5", "--save-ema", parts});
   CHECK(same_bytes(all, parts));
+}
+
+namespace {
+
+/// Numbers of [rows, columns] in place of an input of the model.
+void give_weight(graphpipe_onnx::GraphProto& graph, const std::string& name, int rows, int columns) {
+  graphpipe_onnx::TensorProto& tensor = *graph.add_initializer();
+  tensor.set_name(name);
+  tensor.set_data_type(graphpipe_onnx::TensorProto::FLOAT);
+  for (const int size : {rows, columns}) tensor.add_dims(size);
+  for (int i = 0; i < rows * columns; ++i) tensor.add_float_data(0.1F * std::sin(static_cast<float>(i)));
+  auto& inputs = *graph.mutable_input();
+  inputs.erase(std::ranges::find(inputs, name, &graphpipe_onnx::ValueInfoProto::name));
+}
+
+}  // namespace
+
+// Those of the example models are all so small that they share messages.
+TEST_CASE("a weight that travels alone comes from replicas whose parts differ in size") {
+  const std::string folder = work_folder("state_large"), model = folder + ".onnx";
+  graphpipe_onnx::ModelProto wide = graphpipe::testing::parse_onnx_text(
+      "g (float[N,8] x, float[8,1000] w, float[1000,4] v) => (float[N,4] y) "
+      "{ h = MatMul(x, w) r = Relu(h) y = MatMul(r, v) }");
+  give_weight(*wide.mutable_graph(), "w", 8, 1000);
+  give_weight(*wide.mutable_graph(), "v", 1000, 4);
+  std::filesystem::create_directories(std::filesystem::path(model).parent_path());
+  std::ofstream(model, std::ios::binary) << wide.SerializeAsString();
+  graphpipe_output({"compile", model, "--batch", "6", "--loss", "mse:y,target", "--devices", "3", "--planner",
+                    "data-parallel", "--optimizer", "adamw", "--shard-optimizer", "-o", folder, "--quiet"});
+  const json report = json::parse(graphpipe_output({"verify", folder, "--steps", "3", "--lr", "0.01", "--json"}));
+  CHECK(report["bitwise"] == true);
+  CHECK(report["by_tolerance"] == true);
 }
 
 TEST_CASE("replicas in two directions divide the state") {
