@@ -422,7 +422,7 @@ void Rank::tell_not_finite(Gather& gather, const std::string& own) {
 
 using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
 
-int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
+[[noreturn]] void run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
   std::optional<ServedProgram> served;
   std::unique_ptr<Rank> rank;
   std::string problem;
@@ -451,8 +451,7 @@ int run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** arg
   // Leave after this rank's own problem is told: what the others tell of it comes later.
   if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait forever for a peer that is gone; a failed run has nothing to clean up.
-  if (code != 0) std::_Exit(code);
-  return code_of_end(complete, found_at_end, has_launcher);
+  end_process(code == wire::kExitOk ? code_of_end(complete, found_at_end, has_launcher) : code);
 }
 
 const DeviceProgram& program_of_rank(const std::vector<DeviceProgram>& programs, const wire::RunOptions& options) {
@@ -473,7 +472,7 @@ const DeviceProgram& program_of_rank(const std::vector<DeviceProgram>& programs,
 
 int run_device(const LinkedProgram& linked, int argc, char** argv) {
   const std::vector<DeviceProgram> program = link_programs({&linked, 1});
-  return run_chosen(
+  run_chosen(
       *program.front().plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program.front(); }, argc,
       argv);
 }
@@ -484,7 +483,7 @@ int run_rank(const LinkedProgram* first, int count, int argc, char** argv) {
   const auto choose = [&](const wire::RunOptions& options) -> const DeviceProgram& {
     return program_of_rank(programs, options);
   };
-  return run_chosen(*programs.front().plan, choose, argc, argv);
+  run_chosen(*programs.front().plan, choose, argc, argv);
 }
 
 }  // namespace graphpipe::runtime

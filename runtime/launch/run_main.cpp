@@ -128,14 +128,18 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
     body(options);
   };
   const int code = run_caught(work, where, options);
-  std::fflush(nullptr);
+  std::fflush(nullptr);  // this rank's own problem is heard before the others'
   return code;
 }
 
 int code_of_end(bool complete, const Diagnostics& found, bool has_launcher) {
   const int code = found.empty() ? wire::kExitOk : report(found, has_launcher);
-  std::fflush(nullptr);
   return complete ? code : wire::kExitPartial;
+}
+
+void end_process(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 std::string first_line(std::string_view words) { return std::string(words.substr(0, words.find('\n'))); }

@@ -81,7 +81,7 @@ void calibrate(const wire::RunOptions& options) {
 }  // namespace
 
 int run_calibrate(int argc, char** argv) {
-  return run_main(PlanTable{}, argc, argv, calibrate, [] { return std::string("in the calibration"); });
+  end_process(run_main(PlanTable{}, argc, argv, calibrate, [] { return std::string("in the calibration"); }));
 }
 
 }  // namespace graphpipe::runtime

@@ -17,6 +17,6 @@ namespace graphpipe::runtime {
 ///   runtime ACTION MESSAGE MESSAGE_BYTE ADD_BYTE
 /// ADD_BYTE is 0, for not measured, of one rank and where two share a core.
 /// With --folder, a generated one, it only measures the products and convolutions of that folder (measure_products.h).
-int run_calibrate(int argc, char** argv);
+[[noreturn]] int run_calibrate(int argc, char** argv);
 
 }  // namespace graphpipe::runtime

@@ -74,9 +74,9 @@ void measure(const DeviceProgram& program, std::span<const MarkRow> marks, const
 
 int run_profile(const LinkedProgram& linked, std::span<const MarkRow> marks, int argc, char** argv) {
   const DeviceProgram program = link_programs({&linked, 1}).front();
-  return run_main(
+  end_process(run_main(
       *program.plan, argc, argv, [&](const wire::RunOptions& options) { measure(program, marks, options); },
-      [] { return std::string("in the profiling program"); });
+      [] { return std::string("in the profiling program"); }));
 }
 
 }  // namespace graphpipe::runtime

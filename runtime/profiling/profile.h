@@ -36,6 +36,6 @@ struct MarkRow {
 ///   op NODE SAMPLES FORWARD INPUT_GRADIENT WEIGHT_GRADIENT
 ///   link LATENCY SECONDS_PER_BYTE
 ///   runtime STEP ACTION MESSAGE MESSAGE_BYTE UPDATE_TENSOR UPDATE_BYTE ADD_BYTE
-int run_profile(const LinkedProgram& program, std::span<const MarkRow> marks, int argc, char** argv);
+[[noreturn]] int run_profile(const LinkedProgram& program, std::span<const MarkRow> marks, int argc, char** argv);
 
 }  // namespace graphpipe::runtime

@@ -163,7 +163,7 @@ int run_serial(const LinkedProgram* first, int count, int argc, char** argv) {
   const int code = run_main(
       *programs.front().plan, argc, argv, [&](const wire::RunOptions& options) { ending = run(programs, options); },
       [] { return std::string("in the serial interpreter"); });
-  return code == wire::kExitOk ? code_of_end(ending.complete, ending.found, ending.has_launcher) : code;
+  end_process(code == wire::kExitOk ? code_of_end(ending.complete, ending.found, ending.has_launcher) : code);
 }
 
 }  // namespace graphpipe::runtime
