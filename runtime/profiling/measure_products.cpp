@@ -22,6 +22,8 @@ namespace {
 constexpr double kMuchFaster = 0.93;
 /// Rounds of the two kernels alternate, so that both see the same background load.
 constexpr int kAlternations = 3;
+/// What is measured of larger ones: a kernel is as fast on the rest, and a head of 150,000 tokens would take a minute.
+constexpr double kEnoughFlops = 4e9;
 
 at::Tensor operand(int64_t rows, int64_t columns, bool transposed) {
   return transposed ? at::ones({columns, rows}).t() : at::ones({rows, columns});
@@ -38,10 +40,33 @@ Kernel faster(Kernel ruled, const auto& run, Kernel other, const auto& run_other
   return other_seconds < kMuchFaster * seconds ? other : ruled;
 }
 
-ProductKernel fastest_kernel(const Product& product) {
+/// The longest sides are halved.
+Product part_of(Product product) {
+  const auto flops = [&] {
+    return 2 * static_cast<double>(product.rows * product.inner) * static_cast<double>(product.columns);
+  };
+  while (flops() > kEnoughFlops)
+    *std::ranges::max({&product.rows, &product.inner, &product.columns}, {},
+                      [](const int64_t* side) { return *side; }) /= 2;
+  return product;
+}
+
+/// Fewer samples, but so many places that transforms of the weights are as small a part of the time as of all.
+wire::Convolution part_of(wire::Convolution of) {
+  constexpr double kWindow = 9;  // those that may be Winograd's are 3x3
+  constexpr int64_t kEnoughPlaces = 1024;
+  const int64_t places = of.result_height() * of.result_width();
+  const double flops = 2 * kWindow * static_cast<double>(of.channels * of.results) * static_cast<double>(places);
+  const int64_t enough = std::max(static_cast<int64_t>(kEnoughFlops / flops), (kEnoughPlaces + places - 1) / places);
+  of.samples = std::min(of.samples, enough);
+  return of;
+}
+
+ProductKernel fastest_kernel(const Product& whole) {
+  const Product product = part_of(whole);
   const at::Tensor a = operand(product.rows, product.inner, product.left_turned),
                    b = operand(product.inner, product.columns, product.right_turned);
-  const ProductKernel ruled = product_kernel_by_rule(product),
+  const ProductKernel ruled = product_kernel_by_rule(whole),
                       other = ruled == ProductKernel::kBlas ? ProductKernel::kOneDnn : ProductKernel::kBlas;
   return faster(
       ruled, [&] { matrix_product(ruled, a, b, {}); }, other, [&] { matrix_product(other, a, b, {}); });
@@ -51,7 +76,7 @@ ConvolutionKernel fastest_kernel(const wire::Convolution& of) {
   using enum ConvolutionKernel;
   const ConvolutionKernel ruled = convolution_kernel_by_rule(of), other = ruled == kDirect ? kWinograd : kDirect;
   if (!has_winograd()) return kDirect;
-  const MeasuredConvolution pass(of);
+  const MeasuredConvolution pass(part_of(of));
   return faster(
       ruled, [&] { pass.run(ruled); }, other, [&] { pass.run(other); });
 }
