@@ -32,22 +32,21 @@ Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
   return Ok{};
 }
 
-// A plan with a schedule leaves a policy nothing to decide.
-Status check_order_flags(const ir::Plan& given, const Options& options) {
-  if (!given.schedule) return Ok{};
-  Diagnostics problems;
-  for (const char* flag : {"--policy", "--group", "--backward", "--vertical-sync", "--update", "--drain-every"}) {
-    const bool says_the_same = flag == std::string_view("--policy") && options.plan.policy == given.policy;
-    if (!options.given.contains(flag) || says_the_same) continue;
-    problems.push_back(usage(flag, "the plan file has a schedule, and it is used as it is",
-                             "leave the flag out, or delete the schedule field of the plan"));
-  }
-  if (options.training.batch != given.batch.count)
-    problems.push_back(usage(text("--batch ", options.training.batch),
-                             text("the plan file has a schedule of ", given.batch.count, " samples"),
-                             "leave the flag out, or delete the schedule field of the plan"));
-  if (!problems.empty()) return problems;
-  return Ok{};
+// The plan's schedule stands where no flag asks for another order.
+bool asks_for_order(const ir::Plan& given, const Options& options) {
+  constexpr const char* kFlags[] = {"--policy", "--group",       "--backward", "--vertical-sync",
+                                    "--update", "--drain-every", "--order"};
+  return std::ranges::any_of(kFlags, [&](const std::string_view flag) {
+    const bool says_the_same = flag == "--policy" && options.plan.policy == given.policy;
+    return options.given.contains(std::string(flag)) && !says_the_same;
+  });
+}
+
+Status check_batch(const ir::Plan& given, const Options& options) {
+  if (!given.schedule || options.training.batch == given.batch.count) return Ok{};
+  return usage(text("--batch ", options.training.batch),
+               text("the plan file has a schedule of ", given.batch.count, " samples"),
+               "leave the flag out, or delete the schedule field of the plan");
 }
 
 }  // namespace
@@ -277,7 +276,7 @@ Result<GivenPlan> GivenPlan::read(const Options& options) {
   GP_TRY_VOID(check_names(*given.plan_, given.path_));
   if (!given.plan_->spec.loss.kind.empty()) GP_TRY_VOID(given.named(passes::check_loss(given.plan_->spec.loss)));
   execute_as(*given.plan_, options.plan.execute);
-  if (!options.plan.order.file.empty()) given.plan_->schedule.reset();
+  if (asks_for_order(*given.plan_, options)) given.plan_->schedule.reset();
   return given;
 }
 
@@ -306,7 +305,7 @@ const ir::Cluster* GivenPlan::machines(const Options& options) const {
 
 Status GivenPlan::use(Pipeline& pipeline, const Options& options) const {
   ir::Plan given = *plan_;
-  GP_TRY_VOID(check_order_flags(given, options));
+  GP_TRY_VOID(check_batch(given, options));
   if (!given.model_digest.empty()) {
     GP_TRY_VOID(find_digest(pipeline));
     if (given.model_digest != pipeline.model.digest) return other_model(pipeline.plan);

@@ -40,7 +40,8 @@ bool execute_as(ir::Plan& plan, std::string_view execution);
 
 class GivenPlan {
  public:
-  /// The file of --plan; none without the flag. Errors: those of reading it; kBadPlan for a policy or a planner that
+  /// The file of --plan; none without the flag. Flags of the order, such as a --policy other than the file's, leave out
+  /// its schedule: they order its stages anew. Errors: those of reading it; kBadPlan for a policy or a planner that
   /// there is not.
   static Result<GivenPlan> read(const Options& options);
 
@@ -51,7 +52,7 @@ class GivenPlan {
   /// Its machines, which no flag names; null where one does, or the file has none.
   const ir::Cluster* machines(const Options& options) const;
   /// Puts the assignment, and the schedule where the file has one, into the priced pipeline as they are. Errors: kUsage
-  /// for flags that leave the file's schedule nothing to decide; kBadPlan where it is of another model, or of other
+  /// for another batch than the schedule's; kBadPlan where it is of another model, or of other
   /// options that number the nodes differently.
   Status use(Pipeline& pipeline, const Options& options) const;
   /// The status, its problems by of_file().

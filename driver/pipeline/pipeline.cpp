@@ -15,6 +15,7 @@
 #include "driver/launch/linked_file.h"
 #include "driver/launch/output_folder.h"
 #include "driver/pipeline/choose.h"
+#include "driver/pipeline/faster_policy.h"
 #include "driver/pipeline/given_plan.h"
 #include "driver/pipeline/model_spec.h"
 #include "driver/pipeline/order_file.h"
@@ -287,6 +288,7 @@ Result<Pipeline> make_pipeline_of(const Options& asked) {
   } else {
     SearchLine line(options);
     GP_TRY_VOID(search_plan(pipeline, options.plan, &line));
+    pipeline.faster_policy = faster_policy(pipeline);
     note_idle_devices(pipeline, !options.plan.replicas.empty());
   }
   GP_TRY(pipeline.modules, stage_modules(pipeline));

@@ -28,6 +28,14 @@ struct MultiStageAlternative {
   int64_t peak_bytes = 0;
 };
 
+/// Another order of the same stages.
+struct PolicyAlternative {
+  std::string policy;
+  double step_seconds = 0;
+  /// Of its fullest device.
+  int64_t peak_bytes = 0;
+};
+
 /// A plan with all that is derived from it. Stages and order are fixed.
 struct Pipeline {
   ir::Plan plan;
@@ -55,6 +63,8 @@ struct Pipeline {
   std::optional<scheduler::SteadyState> steady;
   /// Where `auto` answered with plain data parallelism.
   std::optional<MultiStageAlternative> multi_stage;
+  /// Of a plan that was searched (faster_policy.h).
+  std::optional<PolicyAlternative> faster_policy;
   /// False where the time limit or an interrupt ended the search.
   bool complete = true;
 };

@@ -115,6 +115,22 @@ std::string multi_stage_text(const Pipeline& pipeline) {
       human_bytes(static_cast<double>(best.peak_bytes)), human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
 }
 
+std::string faster_policy_text(const Pipeline& pipeline) {
+  if (!pipeline.faster_policy) return "";
+  const PolicyAlternative& best = *pipeline.faster_policy;
+  return fmt::format(
+      "policy {} would order these stages in {}, {:.2f} times as long, with {} on the fullest device (this one {}): "
+      "--policy auto plans for all policies\n",
+      best.policy, human_seconds(best.step_seconds), best.step_seconds / pipeline.built.step_seconds(),
+      human_bytes(static_cast<double>(best.peak_bytes)), human_bytes(static_cast<double>(peak_bytes(pipeline.built))));
+}
+
+JsonObject faster_policy_json(const PolicyAlternative& best) {
+  JsonObject object;
+  object.add("policy", best.policy).add("simulated_step", best.step_seconds);
+  return object.add("peak_bytes", best.peak_bytes);
+}
+
 JsonObject multi_stage_json(const MultiStageAlternative& best) {
   JsonObject object;
   object.add("stages", best.stages).add("micro_batch", best.micro_batch);
@@ -231,6 +247,7 @@ std::string plan_text(const Pipeline& pipeline) {
                      human_seconds(pipeline.step_bound), 100 * gap(step, pipeline.step_bound),
                      human_seconds(pipeline.model_bound), 100 * gap(step, pipeline.model_bound));
   out += multi_stage_text(pipeline);
+  out += faster_policy_text(pipeline);
   out += "limited by " + limit_of(pipeline).sentence + "\n";
   std::vector<Bytes> peaks;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory) peaks.push_back(memory.peak);
@@ -287,6 +304,7 @@ JsonObject plan_json(const Pipeline& pipeline) {
   if (const double shared = step_on_cores(pipeline); shared > pipeline.built.step_seconds())
     object.add("step_on_cores", shared);
   if (pipeline.multi_stage) object.add("best_stage_graph", multi_stage_json(*pipeline.multi_stage));
+  if (pipeline.faster_policy) object.add("faster_policy", faster_policy_json(*pipeline.faster_policy));
   object.add("idle_fraction", metrics.bubble_of_makespan).add("peak_bytes", peaks);
   if (!pipeline.arenas.empty()) object.add("arena_bytes", counts(pipeline.arenas));
   const cost::Limit limit = limit_of(pipeline);

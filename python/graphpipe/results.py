@@ -115,11 +115,19 @@ class OtherStageGraph:
 
 
 @dataclass(frozen=True)
+class OtherPolicy:
+    policy: str
+    simulated_step: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class PlanSummary(Answer):
     """Of `plan`, `compile` and `simulate`. `step_bound` is what no order of these stages beats, `bound` what no plan of
     the search space beats in the planner's own objective. `ordered_by` is the policy whose order `auto` took, and `policy`
     of all others. `steady_step` is a mini-batch of an asynchronous plan while its pipeline is full, which it drains after
-    `drain_every`; `best_stage_graph` is what lost against a plan of one stage."""
+    `drain_every`; `best_stage_graph` is what lost against a plan of one stage; `faster_policy` would
+    order the same stages better."""
 
     planner: str = ""
     policy: str = ""
@@ -139,6 +147,7 @@ class PlanSummary(Answer):
     steady_update: Optional[float] = None
     step_on_cores: Optional[float] = None
     best_stage_graph: Optional[OtherStageGraph] = None
+    faster_policy: Optional[OtherPolicy] = None
     idle_fraction: Optional[float] = None
     peak_bytes: list[int] = field(default_factory=list)
     arena_bytes: list[int] = field(default_factory=list)

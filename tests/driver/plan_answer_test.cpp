@@ -9,9 +9,12 @@
 #include <map>
 #include <sstream>
 
+#include "scheduler/policies/policies.h"
 #include "tests/driver/ask.h"
+#include "tests/support/onnx_text.h"
 
 using namespace graphpipe::tests;
+namespace scheduler = graphpipe::scheduler;
 
 TEST_CASE("data parallelism uses every device that a sample is there for, and says where there are fewer") {
   for (const char* size : {"1", "2", "3", "4", "8", "auto"}) {
@@ -125,6 +128,30 @@ TEST_CASE("where auto answers with data parallelism, it says what several stages
   }
   const nlohmann::json several = ask(gpt2("plan", {"--devices", "4", "--stages", "3"})).object();
   CHECK_FALSE(several.contains("best_stage_graph"));
+}
+
+TEST_CASE("a plan names the policy that orders its stages fastest, where that is not its own") {
+  const graphpipe::testing::TemporaryFolder folder;
+  const std::string file = folder / "plan.json";
+  const auto with = [](std::vector<std::string> flags, const std::string& policy) {
+    flags.insert(flags.end(), {"--policy", policy});
+    return ask(gpt2("plan", flags)).object();
+  };
+  const std::vector<std::string> chain = {"--devices", "4", "--stages", "4", "--micro-batch", "1", "-o", file};
+  const nlohmann::json plan = with(chain, "1f1b"), faster = plan["faster_policy"];
+  CHECK(faster["simulated_step"] < 0.99 * plan["simulated_step"].get<double>());
+  CHECK(faster["peak_bytes"] > 0);
+  for (const scheduler::Policy& policy : scheduler::all_policies()) {
+    if (policy.asynchronous || policy.forward_only || policy.tries_others) continue;
+    CAPTURE(policy.name);
+    const Answer answer = ask(gpt2("plan", {"--plan", file, "--policy", std::string(policy.name)}));
+    if (answer.code != 0) continue;  // orders other stages
+    const auto step = answer.object()["simulated_step"].get<double>();
+    if (policy.name == faster["policy"]) CHECK(step == doctest::Approx(faster["simulated_step"].get<double>()));
+    else CHECK(step > 0.999 * faster["simulated_step"].get<double>());
+  }
+  CHECK_FALSE(with(chain, faster["policy"]).contains("faster_policy"));
+  CHECK_FALSE(with(chain, "auto").contains("faster_policy"));
 }
 
 TEST_CASE("compare lists the fastest first and marks one winner, in one unit for each column") {
