@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <map>
+#include <span>
 #include <vector>
 
-#include "files/safetensors.h"
-#include "support/half_float.h"
-#include "support/mapped_file.h"
+#include "driver/report/stored_numbers.h"
 #include "wire/scan_numbers.h"
 
 namespace graphpipe::driver {
@@ -16,72 +13,6 @@ namespace {
 
 /// A tensor's own norm counts only down to this part of the largest norm, unless its tolerance says otherwise.
 constexpr double kNormFloor = 1e-3;
-
-template <typename T, typename Convert>
-std::vector<double> numbers_in(std::string_view bytes, const Convert& convert) {
-  std::vector<double> numbers;
-  numbers.reserve(bytes.size() / sizeof(T));
-  for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
-    T element;
-    std::memcpy(&element, bytes.data() + i, sizeof(T));
-    numbers.push_back(convert(element));
-  }
-  return numbers;
-}
-
-std::vector<double> decode_numbers(ir::DType dtype, std::string_view bytes) {
-  const auto as_double = [](auto number) { return static_cast<double>(number); };
-  switch (dtype) {
-    case ir::DType::kFloat32:
-      return numbers_in<float>(bytes, as_double);
-    case ir::DType::kFloat64:
-      return numbers_in<double>(bytes, as_double);
-    case ir::DType::kFloat16:
-      return numbers_in<uint16_t>(bytes, float_of_half);
-    case ir::DType::kBFloat16:
-      return numbers_in<uint16_t>(bytes, float_of_bfloat);
-    case ir::DType::kInt64:
-      return numbers_in<int64_t>(bytes, as_double);
-    default:
-      return numbers_in<uint8_t>(bytes, as_double);  // integers are not rounded: any byte that differs counts
-  }
-}
-
-double norm(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-/// A safetensors file whose tensors are decoded when they are asked for, one at a time.
-class TensorFile {
- public:
-  static Result<TensorFile> open(const std::string& path) {
-    GP_TRY(MappedFile file, MappedFile::open(path));
-    const auto size = static_cast<int64_t>(file.bytes().size());
-    GP_TRY(files::SafetensorsIndex index,
-           wire::parse_safetensors({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, size));
-    TensorFile out(std::move(file));
-    for (files::TensorEntry& entry : index.tensors) out.entries_[entry.name.raw()] = std::move(entry);
-    return out;
-  }
-
-  const std::map<std::string, files::TensorEntry>& entries() const { return entries_; }
-  std::vector<double> numbers(const files::TensorEntry& entry) const {
-    const auto* start = reinterpret_cast<const char*>(file_.bytes().data()) + entry.offset;
-    return decode_numbers(entry.dtype, {start, static_cast<size_t>(entry.length)});
-  }
-  /// Empty where there is no such tensor.
-  std::vector<double> numbers(const std::string& name) const {
-    const auto found = entries_.find(name);
-    return found == entries_.end() ? std::vector<double>() : numbers(found->second);
-  }
-
- private:
-  explicit TensorFile(MappedFile file) : file_(std::move(file)) {}
-  MappedFile file_;
-  std::map<std::string, files::TensorEntry> entries_;
-};
 
 /// A unit in the last place of a format, relative to the number, at most (its machine epsilon); 0 for integers.
 double unit_of(ir::DType dtype) {
@@ -99,11 +30,35 @@ double unit_of(ir::DType dtype) {
   }
 }
 
+/// By how much an optimizer may have moved the elements of a weight because of rounding.
+struct UpdateMoves {
+  /// The second moments, where the optimizer has them, and the weights before the step.
+  StoredNumbers moments, before;
+  double rate = 0, rounding = 0, momentum_factor = 0, bound = 0, epsilon = 0, unit = 0;
+
+  /// Of the elements from `first` on, whose values after the step these are.
+  void explain(size_t first, std::span<const double> expected, std::span<double> explained) const {
+    std::vector<double> start(expected.size());
+    before.decode(first, start);
+    if (moments.size() == 0) std::ranges::fill(explained, rate * rounding * momentum_factor);
+    else moments.decode(first, explained);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (moments.size() > 0) explained[i] = move_of(explained[i]);
+      explained[i] += unit * std::max(std::abs(expected[i]), std::abs(start[i]));
+    }
+  }
+
+ private:
+  double move_of(double moment) const {
+    const double normaliser = std::sqrt(std::max(moment, 0.0)) + epsilon;
+    return rate * std::min(2 * bound, (1 + bound) * rounding / std::max(normaliser, 1e-300));
+  }
+};
+
 /// The norm that differences are relative to, and the differences that the optimizer explains.
 struct Measure {
   double norm = 0;
-  /// By element; empty: none.
-  std::vector<double> explained;
+  std::optional<UpdateMoves> moves;
 };
 
 /// The rule for weights after a step (compare_tensors.h).
@@ -113,12 +68,12 @@ class UpdateRule {
     UpdateRule rule(noise);
     const bool adam = !noise.second_moments.empty();
     if (!adam && noise.gradients.empty()) return rule;
-    GP_TRY(TensorFile file, TensorFile::open(adam ? noise.second_moments : noise.gradients));
-    GP_TRY(TensorFile before, TensorFile::open(noise.before));
+    GP_TRY(StoredTensors file, StoredTensors::open(adam ? noise.second_moments : noise.gradients));
+    GP_TRY(StoredTensors before, StoredTensors::open(noise.before));
     rule.file_.emplace(std::move(file));
     rule.before_.emplace(std::move(before));
     if (!noise.scales.empty()) {
-      GP_TRY(TensorFile scales, TensorFile::open(noise.scales));
+      GP_TRY(StoredTensors scales, StoredTensors::open(noise.scales));
       rule.scales_.emplace(std::move(scales));
     }
     for (const auto& [name, entry] : rule.file_->entries())
@@ -127,21 +82,25 @@ class UpdateRule {
   }
 
   /// Nothing where the tensor does not train.
-  std::optional<Measure> measure(const files::TensorEntry& entry, const std::vector<double>& expected,
+  std::optional<Measure> measure(const files::TensorEntry& entry, const StoredNumbers& expected,
                                  const TensorTolerance& tolerances) const {
     if (!file_) return std::nullopt;
     const std::string& name = entry.name.raw();
-    const std::vector<double> known = file_->numbers(name), before = before_->numbers(name);
-    if (known.size() != expected.size() || before.size() != expected.size() || known.empty()) return std::nullopt;
+    const StoredNumbers known = file_->numbers(name), before = before_->numbers(name);
+    if (known.size() != expected.size() || before.size() != expected.size() || known.size() == 0) return std::nullopt;
     Scale scale = scale_of(name, known);
     scale.norm = std::max(scale.norm, tolerances.floor_of(name) * largest_norm_);
     const double rounding = std::min(tolerances.of(name) * scale.norm / std::sqrt(static_cast<double>(known.size())),
                                      largest_rounding(name, scale.norm, known.size()));
-    Measure measure{.norm = update_norm(before, expected, scale), .explained = moves(known, scale.rate, rounding)};
-    const double unit = unit_of(entry.dtype);
-    for (size_t i = 0; i < expected.size(); ++i)
-      measure.explained[i] += unit * std::max(std::abs(expected[i]), std::abs(before[i]));
-    return measure;
+    return Measure{.norm = update_norm(before, expected, scale),
+                   .moves = UpdateMoves{.moments = is_adam() ? known : StoredNumbers(),
+                                        .before = before,
+                                        .rate = scale.rate,
+                                        .rounding = rounding,
+                                        .momentum_factor = momentum_factor(),
+                                        .bound = std::max(1.0, (1 - noise_.beta1) / std::sqrt(1 - noise_.beta2)),
+                                        .epsilon = noise_.epsilon,
+                                        .unit = unit_of(entry.dtype)}};
   }
 
  private:
@@ -161,68 +120,81 @@ class UpdateRule {
   struct Scale {
     double rate = 0, norm = 0;
   };
-  Scale scale_of(const std::string& name, const std::vector<double>& known) const {
-    const std::vector<double> recorded = scales_ ? scales_->numbers(name) : std::vector<double>();
-    if (recorded.size() == 2) return {.rate = recorded[0], .norm = recorded[1]};
-    return {.rate = noise_.learning_rate, .norm = gradient_norm(known)};
+  Scale scale_of(const std::string& name, const StoredNumbers& known) const {
+    const StoredNumbers recorded = scales_ ? scales_->numbers(name) : StoredNumbers();
+    if (recorded.size() != 2) return {.rate = noise_.learning_rate, .norm = gradient_norm(known)};
+    const std::vector<double> both = recorded.all();
+    return {.rate = both[0], .norm = both[1]};
   }
 
-  double update_norm(const std::vector<double>& before, const std::vector<double>& after, const Scale& scale) const {
-    std::vector<double> update;
-    update.reserve(after.size());
-    for (size_t i = 0; i < after.size(); ++i) update.push_back(after[i] - before[i]);
-    return std::max(norm(update), is_adam() ? 0 : scale.rate * scale.norm * momentum_factor());
-  }
-
-  /// By how much rounding of the gradient may have moved each element.
-  std::vector<double> moves(const std::vector<double>& known, double rate, double rounding) const {
-    if (!is_adam()) return std::vector<double>(known.size(), rate * rounding * momentum_factor());
-    const double bound = std::max(1.0, (1 - noise_.beta1) / std::sqrt(1 - noise_.beta2));
-    std::vector<double> moves;
-    for (const double moment : known) {
-      const double normaliser = std::sqrt(std::max(moment, 0.0)) + noise_.epsilon;
-      moves.push_back(rate * std::min(2 * bound, (1 + bound) * rounding / std::max(normaliser, 1e-300)));
-    }
-    return moves;
-  }
-
-  double gradient_norm(const std::vector<double>& known) const {
-    if (!is_adam()) return norm(known);
+  double update_norm(const StoredNumbers& before, const StoredNumbers& after, const Scale& scale) const {
     double sum = 0;
-    for (const double moment : known) sum += moment;
+    for_each_pair(before, after, [&](size_t, double start, double end) { sum += (end - start) * (end - start); });
+    return std::max(std::sqrt(sum), is_adam() ? 0 : scale.rate * scale.norm * momentum_factor());
+  }
+
+  double gradient_norm(const StoredNumbers& known) const {
+    if (!is_adam()) return known.norm();
+    double sum = 0;
+    for_each_number(known, [&](double moment) { sum += moment; });
     return std::sqrt(std::max(sum, 0.0));
   }
 
   UpdateNoise noise_;
-  std::optional<TensorFile> file_, before_, scales_;
+  std::optional<StoredTensors> file_, before_, scales_;
   double largest_norm_ = 0;
 };
 
 /// Two tensors of one name.
 struct Pair {
   const files::TensorEntry* entry = nullptr;
-  std::vector<double> found, expected;
+  StoredNumbers found, expected;
 };
 
-Comparison compare(const Pair& pair, const Measure& measure, double tolerance) {
+/// By how much the elements differ beyond what the optimizer explains.
+struct Excess {
+  double sum_of_squares = 0, largest = -1;
   size_t worst = 0;
-  double sum = 0, largest = -1;
-  for (size_t i = 0; i < pair.expected.size(); ++i) {
-    double excess = std::abs(pair.found[i] - pair.expected[i]);
-    if (!measure.explained.empty()) excess = std::max(0.0, excess - measure.explained[i]);
-    if (std::isnan(pair.found[i] - pair.expected[i])) excess = INFINITY;
-    sum += excess * excess;
-    if (excess > largest) worst = i;
-    largest = std::max(largest, excess);
-  }
+};
+
+Excess excess_of(const Pair& pair, const std::optional<UpdateMoves>& moves) {
+  Excess all;
+  std::vector<double> found, expected, explained;
+  for_each_block(pair.expected.size(), [&](size_t first, size_t count) {
+    found.resize(count);
+    expected.resize(count);
+    explained.assign(count, 0);
+    pair.found.decode(first, found);
+    pair.expected.decode(first, expected);
+    if (moves) moves->explain(first, expected, explained);
+    for (size_t i = 0; i < count; ++i) {
+      const double difference = found[i] - expected[i];
+      const double excess = std::isnan(difference) ? INFINITY : std::max(0.0, std::abs(difference) - explained[i]);
+      all.sum_of_squares += excess * excess;
+      if (excess > all.largest) all.worst = first + i;
+      all.largest = std::max(all.largest, excess);
+    }
+  });
+  return all;
+}
+
+double number_at(const StoredNumbers& numbers, size_t index) {
+  double number = 0;
+  numbers.decode(index, {&number, 1});
+  return number;
+}
+
+Comparison compare(const Pair& pair, const Measure& measure, double tolerance) {
+  const Excess excess = excess_of(pair, measure.moves);
+  const double sum = excess.sum_of_squares;
   // Infinite regardless of the norm, since an undefined number in the reference makes the norm undefined too.
   const double difference = std::isinf(sum) ? INFINITY : std::sqrt(sum) / std::max(measure.norm, 1e-30);
   Comparison comparison{.difference = difference, .tolerance = tolerance, .worst = std::nullopt};
-  if (largest > 0)
+  if (excess.largest > 0)
     comparison.worst = WorstElement{.tensor = pair.entry->name,
-                                    .index = wire::index_text(pair.entry->shape, worst),
-                                    .found = pair.found[worst],
-                                    .expected = pair.expected[worst]};
+                                    .index = wire::index_text(pair.entry->shape, excess.worst),
+                                    .found = number_at(pair.found, excess.worst),
+                                    .expected = number_at(pair.expected, excess.worst)};
   return comparison;
 }
 
@@ -256,34 +228,36 @@ bool is_worse(const Comparison& a, const Comparison& b) {
 }
 
 Result<bool> all_finite(const std::string& path) {
-  GP_TRY(const TensorFile file, TensorFile::open(path));
+  GP_TRY(const StoredTensors file, StoredTensors::open(path));
+  bool finite = true;
   for (const auto& [name, entry] : file.entries())
-    if (!std::ranges::all_of(file.numbers(entry), [](double number) { return std::isfinite(number); })) return false;
-  return true;
+    for_each_number(file.numbers(entry), [&](double number) { finite = finite && std::isfinite(number); });
+  return finite;
 }
 
 Status keep_largest_differences(const std::string& path, const std::string& reference,
                                 std::map<std::string, double>& largest) {
-  GP_TRY(const TensorFile mine, TensorFile::open(path));
-  GP_TRY(const TensorFile theirs, TensorFile::open(reference));
+  GP_TRY(const StoredTensors mine, StoredTensors::open(path));
+  GP_TRY(const StoredTensors theirs, StoredTensors::open(reference));
   for (const auto& [name, entry] : theirs.entries()) {
-    const std::vector<double> found = mine.numbers(name), expected = theirs.numbers(entry);
+    const StoredNumbers found = mine.numbers(name), expected = theirs.numbers(entry);
     if (found.size() != expected.size()) continue;
     double& worst = largest[name];
-    for (size_t i = 0; i < found.size(); ++i) worst = std::max(worst, std::abs(found[i] - expected[i]));
+    for_each_pair(found, expected, [&](size_t, double a, double b) { worst = std::max(worst, std::abs(a - b)); });
   }
   return Ok{};
 }
 
 Result<Comparison> compare_tensors(const std::string& path, const std::string& reference,
                                    const TensorTolerance& tolerance, const UpdateNoise& noise) {
-  GP_TRY(const TensorFile mine, TensorFile::open(path));
-  GP_TRY(const TensorFile theirs, TensorFile::open(reference));
+  GP_TRY(const StoredTensors mine, StoredTensors::open(path));
+  GP_TRY(const StoredTensors theirs, StoredTensors::open(reference));
   GP_TRY(const UpdateRule rule, UpdateRule::make(noise));
   for (const auto& [name, entry] : mine.entries())
     if (!theirs.entries().contains(name)) return different(entry);
   double largest_norm = 0;
-  for (const auto& [name, entry] : theirs.entries()) largest_norm = std::max(largest_norm, norm(theirs.numbers(entry)));
+  for (const auto& [name, entry] : theirs.entries())
+    largest_norm = std::max(largest_norm, theirs.numbers(entry).norm());
   Comparison worst{.difference = 0, .tolerance = tolerance.usual, .worst = std::nullopt};
   for (const auto& [name, entry] : theirs.entries()) {
     const auto found = mine.entries().find(name);
@@ -292,8 +266,7 @@ Result<Comparison> compare_tensors(const std::string& path, const std::string& r
     const Pair pair{.entry = &entry, .found = mine.numbers(found->second), .expected = theirs.numbers(entry)};
     std::optional<Measure> measure = rule.measure(entry, pair.expected, tolerance);
     if (!measure)
-      measure =
-          Measure{.norm = std::max(norm(pair.expected), tolerance.floor_of(name) * largest_norm), .explained = {}};
+      measure = Measure{.norm = std::max(pair.expected.norm(), tolerance.floor_of(name) * largest_norm), .moves = {}};
     Comparison comparison = compare(pair, *measure, tolerance.of(name));
     if (is_worse(comparison, worst)) worst = std::move(comparison);
   }
