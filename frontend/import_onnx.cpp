@@ -21,6 +21,7 @@
 #include "frontend/restore_detach.h"
 #include "frontend/restore_dropout.h"
 #include "frontend/restore_parameters.h"
+#include "frontend/straight_through.h"
 #include "frontend/transposed_copies.h"
 #include "frontend/untraced_parameters.h"
 #include "frontend/wire_scan.h"
@@ -123,6 +124,14 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
                                                 ops::shape_text(binding->type.shape), " by our inference"),
                                 .hint = "run `graphpipe verify`: its check at two batch sizes settles it"});
   }
+}
+
+/// Whether a value of the file is of floating type.
+std::function<bool(const std::string&)> floating_values(Lowering& lowering) {
+  return [&lowering](const std::string& name) {
+    const Binding* const binding = lowering.find(name);
+    return binding != nullptr && ir::is_floating(binding->type.dtype);
+  };
 }
 
 /// By all their names.
@@ -237,6 +246,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   collect_outputs(body, lowering);
   if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
   compare_shapes(body, lowering);
+  report_straight_through(body, floating_values(lowering), refuses_losses(request.spec), lowering.notes());
   GP_TRY_VOID(check_samples(prepared, request, batch, lowering));
 
   Imported imported;
