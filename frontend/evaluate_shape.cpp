@@ -380,6 +380,24 @@ std::optional<Known> reduce_all(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
+/// TorchScript counts the repeats of repeat_interleave this way.
+std::optional<Known> one_hot(const OnnxNode& node, Inputs inputs) {
+  const std::optional<std::vector<int64_t>> places = list(inputs, 0), depths = list(inputs, 1);
+  const Known* const values = input_or_null(inputs, 2);
+  if (!places || !depths || depths->size() != 1 || values == nullptr || known_count(values->shape) != size_t{2})
+    return std::nullopt;
+  const int64_t depth = depths->front();
+  const bool is_last = int_attribute(node, "axis", -1) == -1;
+  if (depth < 1 || depth > kMaxKnownElements || !is_last) return std::nullopt;
+  Known result{.dtype = values->dtype, .shape = inputs[0]->shape, .uniform = false, .elements = {}};
+  result.shape.push_back(Dim::fixed(depth));
+  if (!known_count(result.shape)) return std::nullopt;
+  for (const int64_t place : *places)
+    for (int64_t k = 0; k < depth; ++k)
+      result.elements.push_back(values->element(k == (place < 0 ? place + depth : place) ? 1 : 0));
+  return result;
+}
+
 }  // namespace
 
 std::optional<Known> evaluate_movement(const OnnxNode& node, Inputs inputs) {
@@ -390,7 +408,7 @@ std::optional<Known> evaluate_movement(const OnnxNode& node, Inputs inputs) {
       {"Expand", expand},        {"Range", range},          {"ConstantOfShape", constant_of_shape},
       {"Trilu", trilu},          {"Transpose", transpose},  {"ReduceProd", reduce_all},
       {"ReduceSum", reduce_all}, {"ReduceMax", reduce_all}, {"ReduceMin", reduce_all},
-      {"NonZero", non_zero},
+      {"NonZero", non_zero},     {"OneHot", one_hot},
   };
   const auto found = kRules.find(node.op);
   if (found == kRules.end() || inputs.empty() || inputs[0] == nullptr) return std::nullopt;

@@ -11,6 +11,7 @@
 #include "frontend/forked_call.h"
 #include "frontend/handover.h"
 #include "frontend/libonnx_steps.h"
+#include "frontend/older_opsets.h"
 #include "frontend/read_model.h"
 #include "ops/op_def.h"
 #include "support/check.h"
@@ -184,12 +185,30 @@ void restore_calls(GraphBody& body, const std::map<std::string, CallOfNode>& cal
   }
 }
 
+/// TorchScript writes the axes of `permute` as the module gave them, so that some count from the last one.
+void count_perm_from_first(pb::NodeProto& node) {
+  if (node.op_type() != "Transpose" || !(node.domain().empty() || node.domain() == "ai.onnx")) return;
+  for (pb::AttributeProto& attribute : *node.mutable_attribute()) {
+    const int rank = attribute.ints_size();
+    if (attribute.name() != "perm") continue;
+    for (int64_t& axis : *attribute.mutable_ints())
+      if (axis < 0 && axis >= -rank) axis += rank;
+  }
+}
+
+void count_perms_from_first(pb::ModelProto& proto) {
+  for_each_node(*proto.mutable_graph(), count_perm_from_first);
+  for (auto& function : *proto.mutable_functions())
+    for (pb::NodeProto& node : *function.mutable_node()) count_perm_from_first(node);
+}
+
 }  // namespace
 
 Result<Prepared> prepare_model(const std::string& stripped, size_t slot_count, const Limits& limits,
                                Isolation isolation) {
   GP_TRY(pb::ModelProto proto, parse(stripped));
   GP_TRY_VOID(check_header(proto));
+  count_perms_from_first(proto);
   Prepared prepared;
   std::map<std::string, CallOfNode> calls;
   {

@@ -60,6 +60,16 @@ TEST_CASE("a Reshape that puts the batch where its -1 is, under an output that t
                 "view", "its axis 0 is the batch");
 }
 
+TEST_CASE("an axis of pixels that the file calls the batch is none") {
+  const auto imported = [](const std::string& declared, const std::string& node) {
+    return import_text("g (float[N,2,6,6] x, float[2,2,3,3] w) => (float[" + declared + "] y) { " + node + " }");
+  };
+  CHECK(imported("N,2,N,M", "y = Conv(x, w)").ok());
+  CHECK(imported("N,2,M,N", "y = ConvTranspose(x, w)").ok());
+  CHECK(!imported("N,N,4,4", "y = Conv(x, w)").ok());
+  CHECK(!imported("N,2,N,M", "y = Relu(x)").ok());
+}
+
 TEST_CASE("the same models with the batch computed are taken") {
   CHECK(import_text(R"(g (float[N,7,10] logits, int64[N,7] label) => (float loss) <int64[2] rows = {-1, 10}> {
     flat = Reshape(logits, rows)

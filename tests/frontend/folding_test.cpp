@@ -154,3 +154,16 @@ TEST_CASE("high powers of the batch are no places that a mask picks") {
     y = Add(x, f) })");
   CHECK_FALSE(imported.ok());
 }
+
+TEST_CASE("repeats that OneHot counts, as TorchScript writes repeat_interleave, are known") {
+  const auto imported = import_text(R"(g (float[N,1,4] x) => (float[N,3,4] y) {
+    place = Constant<value_ints = [1]>()
+    depth = Constant<value_int = 3>()
+    values = Constant<value_ints = [1, 3]>()
+    repeats = OneHot(place, depth, values)
+    flat = Constant<value_ints = [-1]>()
+    list = Reshape(repeats, flat)
+    y = Tile(x, list) })");
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "OneHot") == 0);
+}
