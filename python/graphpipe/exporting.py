@@ -78,6 +78,18 @@ def _check_writes(part: Any, operands: Sequence[Any], trained: "set[Any]", param
                          "PyTorch passes on as if nothing were written; write x = x + (f(x) - x).detach() for that, or f(x) without no_grad()")
 
 
+def _check_branches(exported: Any) -> None:
+    """Errors: ValueError where a branch or a loop's body computes something under no_grad, which the exporter takes for the rest."""
+    import torch
+
+    switch = torch.ops.higher_order.wrap_with_set_grad_enabled
+    for name, part in exported.graph_module.named_modules():
+        if name and not name.startswith("submod_") and isinstance(part, torch.fx.GraphModule) and any(
+                node.target is switch for node in part.graph.nodes):
+            raise ValueError("a branch of torch.cond or the body of a loop switches gradients on or off, which no file holds; detach what "
+                             "it computes without them")
+
+
 def _detach_results(exported: Any) -> None:
     """What a module computes of its parameters under no_grad has no gradient. The exporter puts such a part into the graph as if
     it were computed like the rest, so each result of it is detached; so is what `detach_` detaches in place, which it leaves out.
@@ -86,6 +98,7 @@ def _detach_results(exported: Any) -> None:
 
     switch = torch.ops.higher_order.wrap_with_set_grad_enabled
     detach = torch.ops.aten.detach.default
+    _check_branches(exported)
     graph = exported.graph
     parameters = exported.graph_signature.inputs_to_parameters
     of_parameters: set[Any] = set()

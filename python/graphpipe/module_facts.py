@@ -58,9 +58,13 @@ def _literal_list(text: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else []
 
 
-def _read_names(model: Any) -> set[str]:
-    """What nodes read: the exporter leaves out those that no output needs, but not their parameters."""
-    return {name for node in model.graph.node for name in node.input}
+def _read_names(graph: Any) -> set[str]:
+    """What nodes read, and those in bodies of others (`torch.cond`): the exporter leaves out those that no output needs, but not
+    their parameters."""
+    names = {value.name for value in graph.output}
+    for node in graph.node:
+        names.update(node.input, *(_read_names(attribute.g) for attribute in node.attribute if attribute.HasField("g")))
+    return names
 
 
 def _padding_rows(module: Any, parameters: dict[str, Any], known: set[str]) -> list[dict[str, Any]]:
@@ -87,7 +91,7 @@ def write(model: "os.PathLike[str] | str", module: Any) -> Path:
     import onnx
 
     loaded = onnx.load(os.fspath(model), load_external_data=False)
-    known = {tensor.name for tensor in loaded.graph.initializer} & _read_names(loaded)
+    known = {tensor.name for tensor in loaded.graph.initializer} & _read_names(loaded.graph)
     parameters = {name: p for name, p in module.named_parameters(remove_duplicate=False) if p.is_floating_point()}
     facts = {
         "schema": SCHEMA,

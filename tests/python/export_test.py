@@ -40,6 +40,25 @@ class FixesIt(torch.nn.Module):
         return torch.stack(rows)
 
 
+class Chooses(torch.nn.Module):
+    """One of two branches, which alone read the second layer."""
+
+    def __init__(self, without_gradients=False):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.without_gradients = without_gradients
+
+    def forward(self, x):
+        def doubled(h):
+            if not self.without_gradients:
+                return 2 * self.second(h)
+            with torch.no_grad():
+                return 2 * self.second(h)
+
+        h = self.first(x)
+        return torch.cond(h.sum() > 0, doubled, lambda h: self.second(h), (h,))
+
+
 class LeavesLayersOut(torch.nn.Module):
     """As the decoders of OPT, BART and Whisper in transformers do."""
 
@@ -278,6 +297,16 @@ class Export(unittest.TestCase):
             facts = json.loads(Path(f"{path}.module.json").read_text())
         self.assertEqual(facts["unused"], ["last.bias", "last.weight", "rest.bias", "rest.running_mean", "rest.running_var",
                                            "rest.weight"])
+
+    def test_what_branches_read_is_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(Chooses(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            self.assertNotIn("unused", json.loads(Path(f"{path}.module.json").read_text()))
+
+    def test_a_branch_without_gradients_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(ValueError, "branch of torch.cond"):
+                graphpipe.export(Chooses(without_gradients=True), torch.randn(6, 4), Path(folder) / "model.onnx")
 
     def test_what_a_module_checks_of_its_numbers_is_left_out(self):
         ids = torch.tensor([[1, 9, 2], [9, 3, 4]])
