@@ -167,6 +167,20 @@ def _copy_turned(exported: Any) -> None:
         reshape.replace_input_with(turned, copy)
 
 
+def _stack_complex(exported: Any) -> None:
+    """The exporter knows no `unsqueeze` of complex numbers (the rotations of Llama 4 and DeepSeek V2 in transformers); the stack of one
+    is the same."""
+    import torch
+
+    aten = torch.ops.aten
+    for node in list(exported.graph.nodes):
+        value = node.meta.get("val")
+        if node.target is not aten.unsqueeze.default or not isinstance(value, torch.Tensor) or not value.is_complex():
+            continue
+        node.target = aten.stack.default
+        node.args = ([node.args[0]], node.args[1] % value.ndim)
+
+
 @contextlib.contextmanager
 def _with_detached_results() -> "Iterator[list[ValueError]]":
     """While the exporter reads a module. What is refused is noted too, since the exporter wraps it into errors of its own."""
@@ -179,6 +193,7 @@ def _with_detached_results() -> "Iterator[list[ValueError]]":
         exported = read(*arguments, **options)
         _drop_checks(exported)
         _copy_turned(exported)
+        _stack_complex(exported)
         try:
             _detach_results(exported)
         except ValueError as refusal:
@@ -296,6 +311,8 @@ def _way_out(error: Exception, module: Any) -> str:
                 "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
     if "transformers" in story and "Cannot view a tensor" in story:  # T5 and Swin of transformers 5
         return 'it mistakes how the results of fused attention lie in memory; make the model with attn_implementation="eager". '
+    if "for the complex-valued input" in story:
+        return "it does not know this operator for complex numbers; compute with their real and imaginary parts there (view_as_real). "
     if "transformers.grouped_mm" in story:  # Mixtral of transformers 5
         return 'it has no products of groups of experts; make the model with experts_implementation="batched_mm". '
     return ""

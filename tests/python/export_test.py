@@ -59,6 +59,19 @@ class Chooses(torch.nn.Module):
         return torch.cond(h.sum() > 0, doubled, lambda h: self.second(h), (h,))
 
 
+class Rotates(torch.nn.Module):
+    """By complex numbers, as Llama 4 and DeepSeek V2 of transformers do."""
+
+    def __init__(self, operator=None):
+        super().__init__()
+        self.linear, self.operator = torch.nn.Linear(4, 4), operator or (lambda angles: angles.unsqueeze(-2))
+
+    def forward(self, x):
+        turned = torch.polar(torch.ones(3, 2), torch.arange(6.0).reshape(3, 2))
+        values = torch.view_as_complex(self.linear(x).reshape(-1, 3, 1, 2, 2))
+        return torch.view_as_real(values * self.operator(turned)).flatten(2)
+
+
 class LeavesLayersOut(torch.nn.Module):
     """As the decoders of OPT, BART and Whisper in transformers do."""
 
@@ -297,6 +310,12 @@ class Export(unittest.TestCase):
             facts = json.loads(Path(f"{path}.module.json").read_text())
         self.assertEqual(facts["unused"], ["last.bias", "last.weight", "rest.bias", "rest.running_mean", "rest.running_var",
                                            "rest.weight"])
+
+    def test_rotations_by_complex_numbers_are_exported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            graphpipe.export(Rotates(), torch.randn(2, 3, 4), Path(folder) / "model.onnx")
+            with self.assertRaisesRegex(ValueError, "real and imaginary parts"):
+                graphpipe.export(Rotates(lambda angles: angles.view(3, 1, 2).cumsum(0)), torch.randn(2, 3, 4), Path(folder) / "other.onnx")
 
     def test_what_branches_read_is_used(self):
         with tempfile.TemporaryDirectory() as folder:
