@@ -44,6 +44,29 @@ def _without_layerdrop(module: Any) -> Iterator[None]:
         torch.rand = drawn
 
 
+@contextlib.contextmanager
+def _without_device_queries() -> Iterator[None]:
+    """Where an operator mixes types (1 + parameter), PyTorch's exporter runs it and takes the first operator that it sees. Of parameters
+    that is, in PyTorch 2.11, the query of their device, for which it refuses the module."""
+    import torch
+
+    try:
+        from torch.onnx._internal.fx.passes.type_promotion import _OpTraceDispatchMode as mode
+        note, query = mode.__torch_dispatch__, torch.ops.prim.device.default
+    except (ImportError, AttributeError):  # a later PyTorch
+        yield
+        return
+
+    def note_operators(self: Any, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        return function(*arguments, **(options or {})) if function is query else note(self, function, types, arguments, options)
+
+    mode.__torch_dispatch__ = note_operators
+    try:
+        yield
+    finally:
+        mode.__torch_dispatch__ = note
+
+
 def _written(node: Any) -> Any:
     """Of an operator that writes in place: the value whose memory it writes to, through views of it. Else None."""
     import torch
@@ -359,8 +382,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_detached_results() as refusals, \
-                own_gradients.watched() as seen:
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _without_device_queries(), \
+                _with_detached_results() as refusals, own_gradients.watched() as seen:
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.

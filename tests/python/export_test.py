@@ -72,6 +72,17 @@ class Rotates(torch.nn.Module):
         return torch.view_as_real(values * self.operator(turned)).flatten(2)
 
 
+class MixesTypes(torch.nn.Module):
+    """Parameters and whole numbers, as graph networks do: (1 + epsilon) x."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.bias = torch.nn.Parameter(torch.zeros(4)), torch.nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return (1 + self.scale) * x + self.bias * torch.arange(4)
+
+
 class LeavesLayersOut(torch.nn.Module):
     """As the decoders of OPT, BART and Whisper in transformers do."""
 
@@ -316,6 +327,11 @@ class Export(unittest.TestCase):
             graphpipe.export(Rotates(), torch.randn(2, 3, 4), Path(folder) / "model.onnx")
             with self.assertRaisesRegex(ValueError, "real and imaginary parts"):
                 graphpipe.export(Rotates(lambda angles: angles.view(3, 1, 2).cumsum(0)), torch.randn(2, 3, 4), Path(folder) / "other.onnx")
+
+    def test_parameters_and_whole_numbers_are_exported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(MixesTypes(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            self.assertEqual({tensor.name for tensor in onnx.load(path).graph.initializer} & {"scale", "bias"}, {"scale", "bias"})
 
     def test_what_branches_read_is_used(self):
         with tempfile.TemporaryDirectory() as folder:
