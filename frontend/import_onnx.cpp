@@ -8,6 +8,7 @@
 #include "frontend/bind_inputs.h"
 #include "frontend/check_batch.h"
 #include "frontend/drop_unused.h"
+#include "frontend/flat_places.h"
 #include "frontend/left_out_additions.h"
 #include "frontend/lowering.h"
 #include "frontend/merged_parameters.h"
@@ -134,6 +135,14 @@ std::function<bool(const std::string&)> floating_values(Lowering& lowering) {
   };
 }
 
+/// What is known of a value of the file, or null.
+std::function<const Known*(const std::string&)> known_values(Lowering& lowering) {
+  return [&lowering](const std::string& name) {
+    const Binding* const binding = lowering.find(name);
+    return binding != nullptr && binding->known ? &*binding->known : nullptr;
+  };
+}
+
 /// By all their names.
 std::set<std::string> weights_of(const ir::Graph& graph) {
   std::set<std::string> names;
@@ -247,6 +256,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
   compare_shapes(body, lowering);
   report_straight_through(body, floating_values(lowering), refuses_losses(request.spec), lowering.notes());
+  report_flat_places(body, known_values(lowering), refuses_losses(request.spec), lowering.notes());
   GP_TRY_VOID(check_samples(prepared, request, batch, lowering));
 
   Imported imported;
