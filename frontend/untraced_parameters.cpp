@@ -11,6 +11,7 @@
 #include "frontend/folding_note.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/restore_split.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -151,6 +152,8 @@ class Tracer {
       untraced.unexplained += std::min(left, of_component.size());
       std::ranges::move(of_component, std::back_inserter(untraced.names));
     }
+    if (const std::string other = split_for_other(body_, untraced.names); !other.empty() && untraced.evidence.empty())
+      untraced.evidence = text("the exporter's optimiser splits ", quoted(ModelText(other)), " in its place");
     if (untraced.unexplained > 0 && untraced.evidence.empty()) untraced.evidence = evidence();
     return untraced;
   }
