@@ -218,16 +218,6 @@ TEST_CASE("a fixed batch is re-bound, and a constant that bakes it in where rows
   CHECK(reports(one_sample.problems(), Code::kBatchNotFound, "'first'"));
 }
 
-TEST_CASE("axes of a permutation may count from the last, as TorchScript writes them") {
-  const auto imported = import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -1, 1]>(x) }");
-  REQUIRE(imported.ok());
-  CHECK(ir::print_graph(imported->graph).find("perm=[0,2,1]") != std::string::npos);
-  CHECK(!import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -1, 2]>(x) }").ok());
-  CHECK(
-      reports(import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -4, 1]>(x) }").problems(),
-              Code::kBadModel, "is not between"));
-}
-
 TEST_CASE("pixel shuffles are reshapes around a transpose, in both orders of channels") {
   const std::string head = "g (float[N,8,2,3] x) => (float[N,2,4,6] y) { y = DepthToSpace";
   CHECK(nodes_of(import_text(head + "<blocksize = 2, mode = \"CRD\">(x) }")) ==

@@ -211,3 +211,13 @@ TEST_CASE("a bound of Clip that may train, or is computed, is a value like other
     axes = Constant<value_ints = [1]>() low = ReduceMin<keepdims = 0>(x) y = Clip(x, low) })"));
   CHECK(contains(computed, "Max("));
 }
+
+TEST_CASE("axes of a permutation may count from the last, as TorchScript writes them") {
+  const auto imported = import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -1, 1]>(x) }");
+  REQUIRE(imported.ok());
+  CHECK(ir::print_graph(imported->graph).find("perm=[0,2,1]") != std::string::npos);
+  CHECK(!import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -1, 2]>(x) }").ok());
+  CHECK(
+      reports(import_text("g (float[N,2,3] x) => (float[N,3,2] y) { y = Transpose<perm = [0, -4, 1]>(x) }").problems(),
+              Code::kBadModel, "is not between"));
+}
