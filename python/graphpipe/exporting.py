@@ -44,6 +44,49 @@ def _without_layerdrop(module: Any) -> Iterator[None]:
         torch.rand = drawn
 
 
+class _AllFinite:
+    """Whether all values are finite: in a condition of Python's they are taken to be, else it is the tensor that says so."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __invert__(self) -> Any:
+        return ~self.value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.value, name)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        import torch
+
+        plain = [torch.utils._pytree.tree_map(lambda v: v.value if isinstance(v, cls) else v, part) for part in (arguments, options or {})]
+        return function(*plain[0], **plain[1])
+
+
+@contextlib.contextmanager
+def _with_finite_values() -> Iterator[None]:
+    """Detectors of transformers (DETR and its kin) clamp what a layer computes `if not torch.isfinite(x).all()`. No file holds such a
+    branch, and a training whose values are not finite has ended anyway."""
+    import torch
+
+    is_finite = torch.isfinite
+
+    def asked(values: Any) -> Any:
+        found = is_finite(values)
+        found.all = lambda *axes, **options: type(found).all(found, *axes, **options) if axes or options else _AllFinite(type(found).all(found))
+        return found
+
+    torch.isfinite = asked
+    try:
+        yield
+    finally:
+        torch.isfinite = is_finite
+
+
 @contextlib.contextmanager
 def _without_device_queries() -> Iterator[None]:
     """Where an operator mixes types (1 + parameter), PyTorch's exporter runs it and takes the first operator that it sees. Of parameters
@@ -382,8 +425,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _without_device_queries(), \
-                _with_detached_results() as refusals, own_gradients.watched() as seen:
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_finite_values(), \
+                _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen:
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.

@@ -83,6 +83,20 @@ class MixesTypes(torch.nn.Module):
         return (1 + self.scale) * x + self.bias * torch.arange(4)
 
 
+class ClampsWhatIsNotFinite(torch.nn.Module):
+    """As the detectors of transformers do. What is no condition of Python's is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        if not torch.isfinite(y).all():
+            y = y.clamp(-1, 1)
+        return torch.where(torch.isfinite(y).all(), y, torch.where(torch.isfinite(y).all(1, keepdim=True), y, 0 * y))
+
+
 class LeavesLayersOut(torch.nn.Module):
     """As the decoders of OPT, BART and Whisper in transformers do."""
 
@@ -332,6 +346,13 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = graphpipe.export(MixesTypes(), torch.randn(6, 4), Path(folder) / "model.onnx")
             self.assertEqual({tensor.name for tensor in onnx.load(path).graph.initializer} & {"scale", "bias"}, {"scale", "bias"})
+
+    def test_values_are_taken_to_be_finite_where_a_branch_asks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(ClampsWhatIsNotFinite(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            operators = [node.op_type for node in onnx.load(path).graph.node]
+        self.assertNotIn("Clip", operators)
+        self.assertEqual(operators.count("Where"), 2)
 
     def test_what_branches_read_is_used(self):
         with tempfile.TemporaryDirectory() as folder:
