@@ -38,7 +38,7 @@ ModelMeasurement measure_model(const DeviceProgram& program, std::span<const Mar
 struct MessageSeconds {
   double constant = 0, per_byte = 0;
 };
-/// Steps, of 32 items where messages are measured; the median counts, or the fastest if `fastest`.
+/// Steps, of several items where messages are measured; the median counts, or the fastest if `fastest`.
 struct MessageRounds {
   int warm_ups = 5, steps = 31;
   bool fastest = false;

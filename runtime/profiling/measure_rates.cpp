@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros_like.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <vector>
@@ -25,10 +26,17 @@ namespace {
 
 /// Rounds of a measurement; the fastest counts. Each takes at least kRoundSeconds, but less than a time slice of the
 /// system's scheduler: among many rounds some are undisturbed.
-constexpr size_t kRounds = 6;
+constexpr int kRounds = 6;
 constexpr double kRoundSeconds = 4e-4;
-/// Long calls are disturbed little, and do not need many rounds.
-constexpr double kMaxSeconds = 0.1;
+/// Long calls do not need as many rounds, and after so long without an undisturbed one the fastest has to do.
+constexpr double kMaxSeconds = 0.1, kMaxDisturbedSeconds = 0.3;
+
+/// How often the system has taken the core away from this thread.
+long preemptions() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nivcsw;
+}
 }  // namespace
 
 double seconds_of(const std::function<void()>& call, const std::function<void()>& finish) {
@@ -39,12 +47,14 @@ double seconds_of(const std::function<void()>& call, const std::function<void()>
   finish();
   const int calls = std::clamp(static_cast<int>(kRoundSeconds / std::max(seconds_since(first), 1e-8)), 1, 10000);
   double fastest = kInfinity;
-  for (size_t round = 0; round < kRounds; ++round) {
+  for (int undisturbed = 0; undisturbed < kRounds;) {
+    const long before = preemptions();
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < calls; ++i) call();
     finish();
     fastest = std::min(fastest, seconds_since(start) / calls);
-    if (seconds_since(first) > kMaxSeconds) break;
+    if (preemptions() == before) ++undisturbed;
+    if (seconds_since(first) > (undisturbed > 0 ? kMaxSeconds : kMaxDisturbedSeconds)) break;
   }
   return fastest;
 }
@@ -125,17 +135,17 @@ double memory_rate(double operator_seconds) {
   return bytes / seconds;
 }
 
-/// Bytes per second of weights that products of a few rows stream, one after the other, so that none is in a cache.
-double weight_rate(double operator_seconds) {
+/// Bytes per second of weights that products of a few rows stream, one after the other, so that none is in a cache:
+/// beside the arithmetic, which hides little of it.
+double weight_rate(double product_rate, double operator_seconds) {
   constexpr int64_t kRows = 8, kWidth = 1024, kMatrices = 4 * kBeyondCachesOfCpus / (4 * kWidth * kWidth);
   const at::Tensor x = at::ones({kRows, kWidth});
   std::vector<at::Tensor> weights;
   for (int64_t i = 0; i < kMatrices; ++i) weights.push_back(at::ones({kWidth, kWidth}));
-  const double seconds = seconds_of([&] {
-    for (const at::Tensor& weight : weights) linear(x, weight, {}, /*transposed=*/true);
-  });
-  const auto bytes = static_cast<double>(kMatrices * kWidth * kWidth * 4);
-  return bytes / beside_call(seconds, static_cast<double>(kMatrices) * operator_seconds);
+  size_t next = 0;
+  const double seconds = seconds_of([&] { linear(x, weights[next++ % weights.size()], {}, /*transposed=*/true); });
+  constexpr auto kElements = static_cast<double>(kWidth * kWidth);
+  return 4 * kElements / beside_call(seconds, operator_seconds + 2 * kRows * kElements / product_rate);
 }
 
 /// FLOP/s of 3x3 convolutions and their gradients, over one map that is large and one that is deep. Counted are the
@@ -184,7 +194,7 @@ DeviceRates measured_once() {
   rates.winograd = winograd_rate(rates.convolutions, rates.operator_seconds);
   rates.attention = attention_rate(rates.operator_seconds);
   rates.memory = memory_rate(rates.operator_seconds);
-  rates.weights = weight_rate(rates.operator_seconds);
+  rates.weights = weight_rate(rates.products, rates.operator_seconds);
   return rates;
 }
 
