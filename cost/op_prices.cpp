@@ -41,7 +41,8 @@ ir::Device slowest_device(const ir::Cluster& cluster) {
                                        std::pair(&ir::Device::attention, ops::Kernel::kAttention)})
       slowest.*rate = std::min(flops_per_second(slowest, kernel), flops_per_second(device, kernel));
     slowest.compute = std::min(slowest.compute, device.compute);
-    slowest.weight_bandwidth = std::min(weight_bandwidth(slowest), weight_bandwidth(device));
+    if (slowest.weight_bandwidth.count > 0 || device.weight_bandwidth.count > 0)
+      slowest.weight_bandwidth = std::min(weight_bandwidth(slowest), weight_bandwidth(device));
     slowest.memory_bandwidth = std::min(slowest.memory_bandwidth, device.memory_bandwidth);
     slowest.launch_overhead = std::max(slowest.launch_overhead, device.launch_overhead);
     slowest.memory = std::min(slowest.memory, device.memory);
@@ -74,7 +75,7 @@ OpPrices::OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const Pri
   double held = 0;
   for (const ir::ParamId param : graph.param_ids())
     held += 2 * static_cast<double>(ir::byte_size(graph.value(graph.param(param).value).type, Samples(1)).count);
-  caches_weights_ = held <= kCachedWeightBytes;
+  streams_weights_ = held > kCachedWeightBytes && device_.weight_bandwidth.count > 0;
   if (request.profile == nullptr) return;
   struct Points {
     std::vector<ir::SampleFunction::Point> forward, input_gradient, weight_gradient;
@@ -101,10 +102,10 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
     const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
-    const double of_weights = caches_weights_ ? 0 : std::min(weight_bytes(node), work.bytes);
-    const double traffic =
-        (work.bytes - of_weights) / device_.memory_bandwidth.count + of_weights / weight_bandwidth(device_).count;
-    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count, traffic);
+    const double streamed = streams_weights_ ? std::min(weight_bytes(node), work.bytes) : 0;
+    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count,
+                                    (work.bytes - streamed) / device_.memory_bandwidth.count) +
+                           (streamed > 0 ? streamed / device_.weight_bandwidth.count : 0);
     points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
   }
   return line_or_table(std::move(points));

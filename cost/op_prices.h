@@ -47,8 +47,8 @@ class OpPrices {
 
   const ir::Graph& graph_;
   ir::Device device_;
-  /// Whether caches hold the model's weights with their gradients.
-  bool caches_weights_ = true;
+  /// Whether weights and their gradients are in no cache, and take time beside the arithmetic.
+  bool streams_weights_ = false;
   std::vector<int64_t> points_;
   std::map<std::string, ir::PassSeconds> measured_;
 };

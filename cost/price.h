@@ -2,7 +2,9 @@
 // Operator graph -> plan graph: the cost of each forward node, together with the backward that serves it.
 //
 // Analytic cost of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
-// the constants of the slowest device of the cluster, and of each kind of device if they differ. It is evaluated at 1,
+// the constants of the slowest device of the cluster, and of each kind of device if they differ. Where weights have a
+// bandwidth of their own, and a model more of them than caches hold, their bytes / bandwidth are added: no kernel of a
+// CPU hides them behind its arithmetic. It is evaluated at 1,
 // 2, 4, ... samples and at the batch, and interpolated in between. A measured profile replaces it if given, for all
 // devices alike.
 

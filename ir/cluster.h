@@ -20,7 +20,8 @@ struct Device {
   /// where those are known apart, else 0.
   FlopsPerSecond compute, convolution, winograd, attention;
   BytesPerSecond memory_bandwidth;
-  /// Of weights and their gradients where a model has more of them than caches hold; 0: as memory_bandwidth.
+  /// Of weights and their gradients where a model has more of them than caches hold: what they take beside arithmetic.
+  /// 0: as memory_bandwidth, at the same time as arithmetic.
   BytesPerSecond weight_bandwidth;
   /// Seconds that starting one operator costs.
   Seconds launch_overhead;

@@ -100,6 +100,31 @@ out model "logits" %4
   }
 }
 
+TEST_CASE("arithmetic hides traffic, but not that of weights with a bandwidth of their own") {
+  constexpr const char* kWide = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,2048]
+p0  %1 = weight trainable "w" filled(0) : f32[2048,4096]
+n0  %2 = MatMul(%0, %1) : f32[B,4096] from "product"
+out model "logits" %2
+)";
+  const ir::Graph graph = trained(kWide);
+  ir::Cluster hiding = ir::equal_devices(2), streaming = hiding;
+  for (ir::Cluster* cluster : {&hiding, &streaming})
+    for (ir::Device& device : cluster->devices) device.compute = FlopsPerSecond(1e9);  // arithmetic decides
+  for (ir::Device& device : streaming.devices) device.weight_bandwidth = BytesPerSecond(8e9);
+  const auto forward = [&](const ir::Cluster& cluster, double samples) {
+    const auto plan = price(graph, cluster, {.batch = Samples(8)});
+    REQUIRE(plan.ok());
+    return plan->nodes[node_named(*plan, "product")].forward.at(samples);
+  };
+  constexpr double kElements = 2048 * 4096, kOverhead = 1e-6;
+  for (const double samples : {1.0, 8.0}) {
+    const double arithmetic = 2 * samples * kElements / 1e9;
+    CHECK(forward(hiding, samples) == doctest::Approx(kOverhead + arithmetic));
+    CHECK(forward(streaming, samples) == doctest::Approx(kOverhead + arithmetic + 4 * kElements / 8e9));
+  }
+}
+
 TEST_CASE("weights have the passes of their optimizer, and matrices its products") {
   for (const wire::OptimizerEntry& optimizer : wire::optimizers()) {
     CAPTURE(optimizer.name);
