@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "cost/update_time.h"
 #include "support/units.h"
@@ -84,7 +85,7 @@ StageId heaviest_beside(const ir::StageGraph& graph, const IdMap<StageId, StageC
 }
 
 Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs,
-                   StageId limiting, double share) {
+                   StageId limiting, double share, bool takes_replicas) {
   const StageId stage = heaviest_beside(graph, costs, limiting);
   const StageCost& cost = costs[stage];
   const std::string of_step = text(stage_words(graph, stage), ", ", percent(share), " % of the step");
@@ -115,9 +116,13 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
              " devices are used: more of them lift it only where their messages and sums of gradients cost less than "
              "they save")};
   const bool single = graph.stages[stage].nodes.size() == 1;
-  return {LimitKind::kWork, stage, share,
-          text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ",
-               single ? "it is one operator, so replicas of it" : "a finer cut, or replicas of it,", " would lift it")};
+  const char* const way_out =
+      takes_replicas ? (single ? "it is one operator, so replicas of it" : "a finer cut, or replicas of it,")
+      : single       ? "it is one operator, so a policy that takes replicas, such as kfkb,"
+                     : "a finer cut, or a policy that takes replicas, such as kfkb,";
+  return {
+      LimitKind::kWork, stage, share,
+      text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ", way_out, " would lift it")};
 }
 
 /// Seconds in which the device with most to update does so once.
@@ -149,7 +154,8 @@ std::string_view name_of(LimitKind kind) {
   return "work";
 }
 
-Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double step_seconds, int64_t updates) {
+Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double step_seconds, int64_t updates,
+               bool takes_replicas) {
   // An order may hold more in flight than bounds of memory allow, where the code of its stages takes less.
   const ir::Cluster unlimited = ir::with_memory(given, std::numeric_limits<double>::infinity());
   // The closed form has one update.
@@ -167,6 +173,12 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
       return {LimitKind::kWork, stage, share,
               text("what it costs to start the step and its passes, ", percent(share),
                    " % of the step: a larger batch, or larger micro-batches, would lift it")};
+    if (const BusyLink link = busiest_link(graph, cluster); link.seconds > total)
+      return {LimitKind::kLink, link.from, link.seconds / step_seconds,
+              text("the messages from ", stage_words(graph, link.from), " to ", stage_words(graph, link.to), ", ",
+                   percent(link.seconds / step_seconds),
+                   " % of the step with those that share their link: a faster link, or a cut where less crosses, "
+                   "would lift it")};
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "
@@ -196,7 +208,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
     return {LimitKind::kReduction, stage, time.reduce / total,
             text("summing gradients over copies, ", percent(time.reduce / total),
                  " % of the step: a larger batch, fewer replicas or a faster link would lift it")};
-  return steady_limit(graph, cluster, costs, time.busiest, time.busiest_seconds / total);
+  return steady_limit(graph, cluster, costs, time.busiest, time.busiest_seconds / total, takes_replicas);
 }
 
 }  // namespace graphpipe::cost

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "cost/update_time.h"
 #include "support/units.h"
@@ -48,25 +50,63 @@ double shortest_update(const ir::StageGraph& graph, const ir::Cluster& cluster, 
   return shortest;
 }
 
-double busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
-  std::map<std::pair<ir::DeviceId, ir::DeviceId>, double> seconds;
-  for (const ir::StageEdge& edge : graph.edges) {
-    const ir::StageChoice& from = graph.stages[edge.from].choice;
-    const ir::StageChoice& to = graph.stages[edge.to].choice;
-    // With replicas, the schedule decides between which pairs of devices the bytes are sent.
-    if (from.devices.size() != 1 || to.devices.size() != 1 || from.devices == to.devices) continue;
-    const ir::LinkLevel& link = cluster.link(from.devices.front(), to.devices.front());
-    const double items = static_cast<double>(micro_batch_count(graph, edge.to));
-    const double samples = static_cast<double>(graph.batch.count) / items;
-    if (edge.batch != ir::BatchKind::kAxis) continue;
-    seconds[{from.devices.front(), to.devices.front()}] += items * edge.bytes.at(samples) / link.bandwidth.count;
+/// What one level of the cluster has from one group of the level below to another: its messages take turns.
+using LinkKey = std::tuple<size_t, size_t, size_t>;
+
+/// The group of so many devices that holds all of these, if one does.
+std::optional<size_t> group_of(const std::vector<ir::DeviceId>& devices, size_t size) {
+  const size_t first = devices.front().index() / size;
+  const bool same = std::ranges::all_of(devices, [&](ir::DeviceId device) { return device.index() / size == first; });
+  return same ? std::optional(first) : std::nullopt;
+}
+
+/// The link that all messages from one stage to the other take; none where there are several: the schedule then
+/// decides how many bytes each has.
+std::optional<LinkKey> common_link(const ir::Cluster& cluster, const ir::StageChoice& from, const ir::StageChoice& to) {
+  size_t below = 1;
+  for (size_t level = 0; level < cluster.levels.size(); ++level) {
+    const auto size = static_cast<size_t>(std::max(1, cluster.levels[level].group));
+    const std::optional<size_t> around = group_of(from.devices, size);
+    if (level + 1 == cluster.levels.size() || (around && around == group_of(to.devices, size))) {
+      const std::optional<size_t> source = group_of(from.devices, below), sink = group_of(to.devices, below);
+      if (!source || !sink || source == sink) return std::nullopt;
+      return LinkKey(level, *source, *sink);
+    }
+    below = size;
   }
-  double largest = 0;
-  for (const auto& [pair, sum] : seconds) largest = std::max(largest, sum);
-  return largest;
+  return std::nullopt;
 }
 
 }  // namespace
+
+BusyLink busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  struct Load {
+    double seconds = 0, largest = 0;
+    StageId from, to;
+    void add(double more, StageId a, StageId b) {
+      seconds += more;
+      if (more > largest) std::tie(largest, from, to) = std::tuple(more, a, b);
+    }
+  };
+  std::map<LinkKey, Load> loads;
+  for (const ir::StageEdge& edge : graph.edges) {
+    if (edge.batch != ir::BatchKind::kAxis) continue;
+    const auto link = common_link(cluster, graph.stages[edge.from].choice, graph.stages[edge.to].choice);
+    if (!link) continue;
+    const auto [level, source, sink] = *link;
+    const double items = static_cast<double>(micro_batch_count(graph, edge.to));
+    const double samples = static_cast<double>(graph.batch.count) / items;
+    const auto seconds = [&](const ir::SampleFunction& bytes) {
+      return items * bytes.at(samples) / cluster.levels[level].bandwidth.count;
+    };
+    loads[*link].add(seconds(edge.bytes), edge.from, edge.to);
+    if (edge.carries_gradient()) loads[{level, sink, source}].add(seconds(edge.gradient_bytes), edge.to, edge.from);
+  }
+  BusyLink busiest;
+  for (const auto& [key, load] : loads)
+    if (load.seconds > busiest.seconds) busiest = {.seconds = load.seconds, .from = load.from, .to = load.to};
+  return busiest;
+}
 
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> whole_costs = stage_costs(graph, cluster);
@@ -110,7 +150,7 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
       load[graph.stages[stage].choice.devices.front()] += work + update;
   }
   for (const auto& [device, work] : load) bound.device_work = std::max(bound.device_work, work);
-  bound.link = busiest_link(graph, cluster);
+  bound.link = busiest_link(graph, cluster).seconds;
   return bound;
 }
 

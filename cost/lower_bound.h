@@ -10,9 +10,17 @@ namespace graphpipe::cost {
 struct StepBound {
   double path_and_work = 0;  // max over stages: first possible start + all work + what follows its last item
   double device_work = 0;    // max over devices: all work of its stages, and the updates of their weights
-  double link = 0;           // max over directed device pairs: bytes over bandwidth
+  double link = 0;           // busiest_link()
   double total() const { return std::max({path_and_work, device_work, link}); }
 };
+
+/// The link with most to carry in a step, bytes over bandwidth, and the stages between which most of that goes. Those
+/// of replicas count where all of them take one link, such as that between two hosts.
+struct BusyLink {
+  double seconds = 0;
+  ir::StageId from, to;
+};
+BusyLink busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
 /// A bound on the step of one plan, whatever the order, with unsplit or split backward.
 StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);

@@ -202,7 +202,10 @@ std::string steady_line(const scheduler::SteadyState& steady) {
 }
 
 cost::Limit limit_of(const Pipeline& pipeline) {
-  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds(), updates_of(pipeline));
+  const scheduler::Policy* policy = scheduler::find_policy(pipeline.plan.policy);
+  const bool takes_replicas = policy == nullptr || policy->shape == ir::StageShape::kAny;
+  return cost::limit_of(pipeline.stages, pipeline.plan.cluster, pipeline.built.step_seconds(), updates_of(pipeline),
+                        takes_replicas);
 }
 
 std::string policy_words(const Pipeline& pipeline) {

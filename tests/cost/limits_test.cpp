@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "tests/support/random_plan_graphs.h"
 
@@ -46,6 +47,11 @@ TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why 
   CHECK(heavy.stage == StageId(1u));
   CHECK(heavy.sentence.find("stage 1 (device 1)") != std::string::npos);
   CHECK(heavy.sentence.find("2.14 times the mean") != std::string::npos);
+  CHECK(heavy.sentence.find("so replicas of it would lift it") != std::string::npos);
+  const ir::StageGraph stages = stages_of(graph, Samples(1));
+  const double step = iteration_time(stages, ir::equal_devices(3)).total();
+  const Limit unreplicated = limit_of(stages, ir::equal_devices(3), step, 1, /*takes_replicas=*/false);
+  CHECK(unreplicated.sentence.find("a policy that takes replicas, such as kfkb, would lift it") != std::string::npos);
   graph.nodes[ir::PlanNodeId(1u)].scope = ir::SampleScope::kMicroBatch;
   CHECK(limit_at_its_own_speed(stages_of(graph, Samples(1)), ir::equal_devices(3)).kind == LimitKind::kMixing);
 }
@@ -105,6 +111,38 @@ TEST_CASE("a slow link limits, and a faster one lifts it") {
   CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kLink);
   cluster.levels.front().bandwidth = BytesPerSecond(1e6);
   CHECK(limit_at_its_own_speed(plan, cluster).kind == LimitKind::kWork);
+}
+
+TEST_CASE("replicas of two hosts share the link between these: its bytes bound the step, and limit it") {
+  const ir::PlanGraph graph =
+      tests::plan_graph({{}, {0}}, {{.seconds = 1, .bytes = 1000}, {.seconds = 1, .bytes = 1000}}, Samples(64));
+  ir::Cluster cluster = ir::equal_devices(8);
+  cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e9)},
+                    {.group = 8, .latency = Seconds(0), .bandwidth = BytesPerSecond(1000)}};
+  const auto plan_on = [&](const std::vector<size_t>& above, const std::vector<size_t>& below) {
+    ir::Assignment assignment;
+    for (const std::vector<size_t>* devices : {&above, &below}) {
+      assignment.stage_of.push_back(StageId(assignment.choice.size()));
+      ir::StageChoice choice{.micro_batch = Samples(4)};
+      for (const size_t device : *devices) choice.devices.push_back(ir::DeviceId(device));
+      assignment.choice.push_back(std::move(choice));
+    }
+    return *build_stage_graph(graph, assignment);
+  };
+  const ir::StageGraph apart = plan_on({0, 1, 2, 3}, {4, 5, 6, 7});
+  // One direction: 64 samples of 1000 bytes.
+  CHECK(busiest_link(apart, cluster).seconds == doctest::Approx(64));
+  CHECK(step_bound(apart, cluster).link == doctest::Approx(64));
+  CHECK(busiest_link(plan_on({4}, {0}), cluster).seconds == doctest::Approx(64));
+  CHECK(busiest_link(plan_on({0}, {1}), cluster).seconds == doctest::Approx(64 * 1000 / 1e9));
+  // Which of several links carries how much is the schedule's.
+  for (const ir::StageGraph& plan : {plan_on({0, 1}, {2, 3}), plan_on({0, 4}, {1, 5}), plan_on({0, 4}, {1})})
+    CHECK(busiest_link(plan, cluster).seconds == 0);
+  const Limit limit = limit_of(apart, cluster, 100);
+  CHECK(limit.kind == LimitKind::kLink);
+  CHECK(limit.share == doctest::Approx(0.64));
+  CAPTURE(limit.sentence);
+  CHECK(limit.sentence.find("64 % of the step with those that share their link") != std::string::npos);
 }
 
 TEST_CASE("memory limits where fewer samples fit than the bottleneck needs, and what it says is missing lifts it") {
