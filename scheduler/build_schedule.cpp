@@ -11,8 +11,6 @@
 namespace graphpipe::scheduler {
 namespace {
 
-/// Micro-batches in a schedule after which what filling and draining costs is small.
-constexpr int64_t kMicroBatchesPerDrain = 512;
 /// Of a schedule of several batches: building longer ones takes minutes.
 constexpr int64_t kMaxMicroBatches = 65'536;
 /// The plan file, in which a forward brings three hundred bytes for each of its four or five actions, stays below what

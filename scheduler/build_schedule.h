@@ -48,6 +48,9 @@ Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cl
 
 /// Batches between two drains of an asynchronous schedule, at most, where nobody says how many.
 inline constexpr int64_t kUsualDrainEvery = 16;
+/// Micro-batches in a schedule after which what filling and draining costs is small: the usual number of batches has
+/// about as many.
+inline constexpr int64_t kMicroBatchesPerDrain = 512;
 
 /// Stages of several batches, and their schedule, which drains once.
 struct OrderedBatches {

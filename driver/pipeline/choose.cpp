@@ -122,6 +122,23 @@ Status take_flags(const PlanOptions& options, partitioner::PlanRequest& request)
 
 namespace {
 
+/// What no plan can make good, before a search. The scheduler knows what else an update has to fit.
+Status check_update(const OrderOptions& order, Samples batch) {
+  const std::string flag = text("--update ", order.update);
+  if (order.update > batch.count)
+    return usage(flag, text("updates of ", order.update, " samples are longer than the batch of ", batch),
+                 text("take updates of at most ", batch, " samples, or a larger --batch"));
+  // Without the flag a plan of few micro-batches drains after several batches.
+  const bool flows =
+      order.drain_every > 1 || (order.drain_every == 0 && 2 * batch.count <= scheduler::kMicroBatchesPerDrain);
+  if (order.update > 0 && flows && batch.count % order.update != 0)
+    return usage(flag,
+                 text("updates of ", order.update, " samples do not divide the batch of ", batch,
+                      ", so that one would be of two steps"),
+                 "take updates that divide the batch, or --drain-every 1");
+  return Ok{};
+}
+
 /// One planner may have no plan where another has one.
 Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
   const partitioner::PlannerEntry* entry = partitioner::find_planner(planner);
@@ -140,6 +157,7 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.graph = &graph;
   request.cluster = &cluster;
   GP_TRY_VOID(take_flags(options, request));
+  GP_TRY_VOID(check_update(options.order, graph.batch));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.thorough = thorough;
