@@ -312,7 +312,10 @@ JsonObject plan_json(const Pipeline& pipeline) {
   if (!pipeline.arenas.empty()) object.add("arena_bytes", counts(pipeline.arenas));
   const cost::Limit limit = limit_of(pipeline);
   object.add("limit", limit.sentence).add("limit_kind", std::string(cost::name_of(limit.kind)));
-  return object.add("search_seconds", pipeline.search_seconds).add("plan_digest", plan_digest(pipeline.plan));
+  object.add("search_seconds", pipeline.search_seconds);
+  // That of a plan which is not written, and whose model's weights are not read for it, would be of no file.
+  if (!pipeline.plan.model_digest.empty()) object.add("plan_digest", plan_digest(pipeline.plan));
+  return object;
 }
 
 }  // namespace graphpipe::driver

@@ -231,6 +231,17 @@ TEST_CASE("simulate says what batches take that follow each other, as plan does"
   std::filesystem::remove(file);
 }
 
+TEST_CASE("a plan's digest is that of its file, and stands nowhere without one") {
+  const std::string file = (std::filesystem::temp_directory_path() / "graphpipe-digest.json").string();
+  const std::vector<std::string> flags = {"--cluster", "default", "--devices", "2", "--planner", "sequential"};
+  std::vector<std::string> written = flags;
+  written.insert(written.end(), {"-o", file});
+  const nlohmann::json planned = ask(gpt2("plan", written)).object();
+  CHECK(planned["plan_digest"] == ask({"simulate", file, "--json", "-q"}).object()["plan_digest"]);
+  CHECK_FALSE(ask(gpt2("plan", flags)).object().contains("plan_digest"));
+  std::filesystem::remove(file);
+}
+
 TEST_CASE("asynchronous plans drain once in so many steps as the user or the micro-batches say, others in each") {
   const auto plan = [](const std::string& policy, std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--cluster", "default", "--devices", "2", "--planner", "sequential", "--stages", "2",
@@ -248,11 +259,14 @@ TEST_CASE("asynchronous plans drain once in so many steps as the user or the mic
   CHECK(synchronous.code == 2);
   CHECK(holds(synchronous.err, "the policy kfkb does not take it"));
   const Answer uneven = plan("2bw", {"--drain-every", "2", "--update", "6"});
-  CHECK(uneven.code != 0);
+  CHECK(uneven.code == 2);
   CHECK(holds(uneven.err, "updates of 6 samples do not divide the batch of 8"));
   const Answer longer = plan("2bw", {"--update", "16"});
-  CHECK(longer.code != 0);
+  CHECK(longer.code == 2);
   CHECK(holds(longer.err, "updates of 16 samples are longer than the batch of 8"));
+  CHECK(plan("2bw", {"--update", "6"}).code == 2);
+  CHECK(plan("2bw", {"--update", "4"}).object()["drain_every"] == 16);
+  CHECK(plan("2bw", {"--drain-every", "1", "--update", "6"}).object()["drain_every"] == 1);
 }
 
 TEST_CASE("a plan file says what no flag says, and its schedule may be made anew") {
