@@ -92,7 +92,7 @@ def inspect(model: PathLike, **flags: Flag) -> Inspection:
 
 
 def lint(model: PathLike, **flags: Flag) -> Lint:
-    """Every problem of a model at once; `passed` is False where it cannot train as it is."""
+    """Every problem of a model at once; `passed` is False where it cannot train, or a warning says that it trains otherwise."""
     return parsed(Lint, call("lint", model, **flags))
 
 
