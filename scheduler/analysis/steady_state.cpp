@@ -54,10 +54,13 @@ std::optional<BuildOptions> options_of(const StageGraph& graph, const ir::Cluste
 
 std::optional<double> seconds_of(StageGraph graph, const ir::Cluster& cluster, const BuildOptions& options,
                                  int64_t batches) {
-  graph.batch = Samples(graph.batch.count / graph.batches * batches);
+  const int64_t batch = graph.batch.count / graph.batches;
+  graph.batch = Samples(batch * batches);
   if (graph.batches > 1) graph.batches = batches;  // its updates lie within batches
   const auto built = build_schedule(graph, cluster, options);
-  return built ? std::optional(built->seconds()) : std::nullopt;
+  // No step has an update of more samples than its batch, however many batches follow each other.
+  if (!built || updates_of(built->schedule).samples > batch) return std::nullopt;
+  return built->seconds();
 }
 
 }  // namespace

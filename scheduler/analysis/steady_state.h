@@ -18,7 +18,8 @@ struct SteadyState {
 
 /// Simulates some batches as one, and one batch more: what that takes longer. The schedule must be what the options
 /// build for the graph; where their order was not kept, the update and vertical sync that build it are found. Absent of
-/// synchronous policies, of schedules that the policy does not build, and where longer ones are refused.
+/// synchronous policies, of schedules that the policy does not build, and where longer ones are refused or need updates
+/// of more samples than a batch has.
 std::optional<SteadyState> steady_state(const StageGraph& graph, const ir::Cluster& cluster,
                                         const BuildOptions& options, const Schedule& schedule);
 

@@ -62,6 +62,12 @@ TEST_CASE("an update takes the time of its samples, also where it does not divid
   CHECK(steady->update_seconds == doctest::Approx(4 * kUnitsPerMicroBatch));
 }
 
+TEST_CASE("where a stream of batches needs longer updates than a batch there is no time without draining") {
+  double drained = 0;
+  CHECK(steady_of(4, 4, {.policy = "2bw"}, drained).has_value());
+  CHECK_FALSE(steady_of(4, 2, {.policy = "2bw"}, drained).has_value());
+}
+
 TEST_CASE("an update of more samples than a batch is refused, and one that does not divide it where batches follow") {
   const StageGraph graph = weighted_chain(2, 6);
   const ir::Cluster cluster = standalone_cluster(2);
