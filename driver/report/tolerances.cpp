@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
+
+#include "driver/report/zero_gradients.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -73,47 +74,6 @@ class Roundings {
   const ir::Graph& graph_;
   IdMap<ValueId, size_t> of_;
 };
-
-/// The axis of the node's only input that becomes `axis` of its result; nothing where the node does more to its numbers
-/// than round or sum them, or where `axis` is none of the input's.
-std::optional<int64_t> axis_before(const ir::Graph& graph, const ir::Node& node, int64_t axis) {
-  if (node.op == "Cast" || node.op == "Identity") return axis;
-  if (node.op == "Transpose") {
-    const std::vector<int64_t> order = node.attributes.get_ints("perm");
-    return axis < static_cast<int64_t>(order.size()) ? std::optional(order[axis]) : std::nullopt;
-  }
-  if (node.op != "ReduceSum" || node.attributes.get_int("keepdims", 1) != 0) return std::nullopt;
-  const std::vector<int64_t> summed = node.attributes.get_ints("axes");
-  const auto rank = static_cast<int64_t>(graph.value(node.inputs[0]).type.shape.size());
-  for (int64_t before = 0; before < rank; ++before)
-    if (std::ranges::find(summed, before) == summed.end() && axis-- == 0) return before;
-  return std::nullopt;
-}
-
-/// Whether a value has one number per channel, the sum of a gradient that BatchNorm gives its input.
-bool is_zero_behind_batch_norm(const ir::Graph& graph, ValueId value) {
-  if (graph.value(value).type.shape.size() != 1) return false;
-  int64_t axis = 0;
-  for (ir::NodeId id = graph.value(value).producer; id.valid(); id = graph.value(value).producer) {
-    const ir::Node& node = graph.node(id);
-    if (node.op == "BatchNormalizationGradInput") return axis == 1;
-    if (node.inputs.size() != 1) return false;
-    const std::optional<int64_t> before = axis_before(graph, node, axis);
-    if (!before) return false;
-    axis = *before;
-    value = node.inputs[0];
-  }
-  return false;
-}
-
-/// The parameters all shares of whose gradients are zero but for rounding.
-IdMap<ir::ParamId, bool> gradients_of_zero(const ir::Graph& graph) {
-  IdMap<ir::ParamId, bool> zero(graph.param_count(), false), other(graph.param_count(), false);
-  for (const ir::GradientShare& share : graph.gradient_shares())
-    (is_zero_behind_batch_norm(graph, share.value) ? zero : other)[share.param] = true;
-  for (const ir::ParamId id : graph.param_ids()) zero[id] = zero[id] && !other[id];
-  return zero;
-}
 
 }  // namespace
 

@@ -23,10 +23,9 @@ struct Tolerances {
 /// in another order and over other micro-batches, differ by a few of their units, 2^-12 and 2^-9; what a wrong
 /// partition or a wrong weight of the loss does is more.
 ///
-/// A bias that BatchNorm follows has a gradient of zero: the sum, over all that the statistics are of, of what is left
-/// when the mean is taken away. What is left of the sum is the noise of its terms, of a few units of the largest
-/// gradients: two units of a 16-bit format that the terms are rounded to, else sixteen of float32, count there
-/// (TensorTolerance::floors), since there is no gradient to get wrong.
+/// A bias that BatchNorm takes away has a gradient of zero (driver/report/zero_gradients.h). What is left of it is the
+/// noise of its terms, of a few units of the largest gradients: two units of a 16-bit format that the terms are rounded
+/// to, else sixteen of float32, count there (TensorTolerance::floors), since there is no gradient to get wrong.
 ///
 /// `wanted`, the user's word, is about all tensors; losses, which are sums, keep their distance from it. With
 /// `clips_norm` every update has a factor that is computed from all gradients, so all are as loose as the loosest.

@@ -124,3 +124,52 @@ TEST_CASE("a tied parameter that has another gradient beside one of zero is meas
   const std::string tied = std::string(kBiasBeforeNorm) + "share p0 %14\n";
   CHECK(driver::tolerances_of(parsed(tied), {}, false).tensors.floors.empty());
 }
+
+namespace {
+
+// Biases that reach BatchNorm by way of a convolution without padding, a product, another shape and a mean of windows.
+const char* const kBiasesAhead = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,4,6,6]
+p0  %w1 = weight trainable "kernel" filled(0.5) : f32[4,3,3,3]
+p1  %w2 = weight trainable "matrix" filled(0.5) : f32[4,5]
+p2  %w3 = weight trainable "convolved" filled(0.5) : f32[3]
+p3  %w4 = weight trainable "both" filled(0.5) : f32[3]
+p4  %w5 = weight trainable "multiplied" filled(0.5) : f32[5]
+p5  %w6 = weight trainable "reshaped" filled(0.5) : f32[4]
+p6  %w7 = weight trainable "rows" filled(0.5) : f32[6]
+p7  %w8 = weight trainable "other" filled(0.5) : f32[3]
+p8  %w9 = weight trainable "mean" filled(0.5) : f32[4]
+n0  %10 = BatchNormalizationGradInput(%0) : f32[B,4,6,6]
+n1  %11 = ConvGradInput(%10, %w1) {shape=dims[B,3,8,8]} : f32[B,3,8,8]
+n2  %12 = ReduceSum(%11) {axes=[0,2,3], keepdims=0} : f32[3] @none phase W serves n0
+n3  %13 = Add(%11, %11) : f32[B,3,8,8]
+n4  %14 = ReduceSum(%13) {axes=[0,2,3], keepdims=0} : f32[3] @none phase W serves n0
+n5  %15 = Reshape(%10) {shape=dims[B,4,36]} : f32[B,4,36]
+n6  %16 = Transpose(%15) {perm=[0,2,1]} : f32[B,36,4]
+n7  %17 = LinearGradInput(%16, %w2) : f32[B,36,5]
+n8  %18 = ReduceSum(%17) {axes=[0,1], keepdims=0} : f32[5] @none phase W serves n0
+n9  %19 = ReduceSum(%15) {axes=[0,2], keepdims=0} : f32[4] @none phase W serves n0
+n10 %20 = ReduceSum(%10) {axes=[0,1,3], keepdims=0} : f32[6] @none phase W serves n0
+n11 %21 = Exp(%11) : f32[B,3,8,8]
+n12 %22 = Add(%11, %21) : f32[B,3,8,8]
+n13 %23 = ReduceSum(%22) {axes=[0,2,3], keepdims=0} : f32[3] @none phase W serves n0
+n14 %24 = ReduceSum(%10) {axes=[2,3], keepdims=0} : f32[B,4]
+n15 %25 = ReduceMeanGrad(%24) {axes=[2,3], keepdims=0, shape=dims[B,4,6,6]} : f32[B,4,6,6]
+n16 %26 = ReduceSum(%25) {axes=[0,2,3], keepdims=0} : f32[4] @none phase W serves n0
+share p2 %12
+share p3 %14
+share p4 %18
+share p5 %19
+share p6 %20
+share p7 %23
+share p8 %26
+)";
+
+}  // namespace
+
+TEST_CASE("a bias that BatchNorm takes away behind operators that treat all places alike has a gradient of zero") {
+  const driver::Tolerances found = driver::tolerances_of(parsed(kBiasesAhead), {}, false);
+  std::vector<std::string> zero;
+  for (const auto& [name, floor] : found.tensors.floors) zero.push_back(name);
+  CHECK(zero == std::vector<std::string>{"both", "convolved", "mean", "multiplied", "reshaped"});
+}
