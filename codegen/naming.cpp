@@ -30,10 +30,10 @@ std::string BlockNaming::local(std::string_view name, ir::NodeId node) {
   return text(name, "_", locals_.emplace(node, locals_.size()).first->second);
 }
 
-std::string BlockNaming::number(ir::NodeId node) {
-  std::string& name = numbers_[node];
+std::string BlockNaming::number(uint32_t stream) {
+  std::string& name = numbers_[stream];
   // It initialises the unsigned field of a RandomKey, and braces do not allow a narrowing conversion.
-  if (name.empty()) name = text("static_cast<uint32_t>(", entry(node.index()), ")");
+  if (name.empty()) name = text("static_cast<uint32_t>(", entry(stream), ")");
   return name;
 }
 

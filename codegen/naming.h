@@ -35,8 +35,8 @@ class Naming {
   virtual std::string place(Place place);
   /// A local variable of one node.
   virtual std::string local(std::string_view name, ir::NodeId node) { return text(name, "_", node); }
-  /// The number of a node, which selects its random stream.
-  virtual std::string number(ir::NodeId node) { return text(node); }
+  /// The number of a random stream.
+  virtual std::string number(uint32_t stream) { return text(stream); }
   /// Whether comments tell which node a line belongs to.
   virtual bool tells_nodes() const { return true; }
 };
@@ -48,7 +48,7 @@ class BlockNaming final : public Naming {
   std::string value(ir::ValueId value) override;
   std::string place(Place place) override;
   std::string local(std::string_view name, ir::NodeId node) override;
-  std::string number(ir::NodeId node) override;
+  std::string number(uint32_t stream) override;
   bool tells_nodes() const override { return false; }
 
   /// The table p of what has been named so far.
@@ -60,7 +60,7 @@ class BlockNaming final : public Naming {
   std::map<ir::ValueId, size_t> values_;
   std::map<Place, std::string> places_;
   std::map<ir::NodeId, size_t> locals_;
-  std::map<ir::NodeId, std::string> numbers_;
+  std::map<uint32_t, std::string> numbers_;
   std::vector<size_t> table_;
 };
 

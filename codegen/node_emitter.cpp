@@ -78,7 +78,14 @@ std::string NodeEmitter::options(ir::DType dtype) {
 
 std::string NodeEmitter::random_key() const {
   const ir::NodeId forward = view_.node().serves.valid() ? view_.node().serves : id_;
-  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", naming_->number(forward),
+  // Not its id, which depends on what stands around it: a precision adds casts.
+  uint32_t before = 0;
+  for (const ir::NodeId id : graph_->node_ids()) {
+    if (id == forward) break;
+    const ops::OpDef* entry = ops::find_op(graph_->node(id).op);
+    if (entry != nullptr && entry->is_random) ++before;
+  }
+  return text("graphpipe::runtime::RandomKey{a.seed, a.step, ", naming_->number(before),
               ", a.first_sample, a.step_on_device}");
 }
 

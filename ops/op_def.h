@@ -93,8 +93,8 @@ class Emitter {
   virtual std::string dims(const ir::Shape& shape) const = 0;
   /// The options of a newly created tensor: the given type, on the device of the stage's other tensors.
   virtual std::string options(ir::DType dtype) = 0;
-  /// An expression of type graphpipe::runtime::RandomKey for this node: (seed, step, node id of the forward node,
-  /// first sample).
+  /// An expression of type graphpipe::runtime::RandomKey for this node: (seed, step, place of the forward node among
+  /// those that draw, first sample).
   virtual std::string random_key() const = 0;
   /// Declares `at::Tensor v17 = expression;` for output i and records the per-op header, such as "ATen/ops/relu.h".
   virtual void assign(size_t i, std::string_view expression, std::string_view header) = 0;

@@ -23,7 +23,7 @@ namespace graphpipe::runtime {
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint32_t node = 0;                        // id of the forward node
+  uint32_t node = 0;                        // place of the forward node among those that draw
   int64_t first_sample = 0;                 // of the item, within the step
   const int64_t* step_on_device = nullptr;  // StageArguments::step_on_device
 };

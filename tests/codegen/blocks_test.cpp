@@ -262,9 +262,9 @@ TEST_CASE("only stages with replicas tell of gradients") {
 
 TEST_CASE("a block takes the number of a random stream from its table, as the key's type") {
   codegen::BlockNaming naming;
-  CHECK(naming.number(ir::NodeId(7)) == "static_cast<uint32_t>(p[0])");
-  CHECK(naming.number(ir::NodeId(9)) == "static_cast<uint32_t>(p[1])");
-  CHECK(naming.number(ir::NodeId(7)) == "static_cast<uint32_t>(p[0])");
+  CHECK(naming.number(7) == "static_cast<uint32_t>(p[0])");
+  CHECK(naming.number(9) == "static_cast<uint32_t>(p[1])");
+  CHECK(naming.number(7) == "static_cast<uint32_t>(p[0])");
   CHECK(naming.table() == std::vector<size_t>{7, 9});
 }
 

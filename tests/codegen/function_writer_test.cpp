@@ -172,3 +172,25 @@ TEST_CASE("a function with marks stops the time of every step") {
   CHECK(marks.marks()[1].node == ir::NodeId(1));
   CHECK(marks.marks()[1].passes == 1);
 }
+
+// A precision adds casts, which must not change what a training draws.
+TEST_CASE("what a node draws depends on the nodes before it that draw, not on others") {
+  const auto keys_of = [](bool casts) {
+    GraphMaker make;
+    ir::ValueId value = make.input("x", {batch(), size(4)});
+    for (int i = 0; i < 2; ++i) {
+      if (casts) value = make.node("Exp", {value});
+      value = make.node("Dropout", {value}, {{"ratio", 0.25}});
+    }
+    make.output(value, "y");
+    const std::string body = codegen::write_whole_function(make.graph).definition("run");
+    std::vector<std::string> keys;
+    for (size_t at = body.find("RandomKey{"); at != std::string::npos; at = body.find("RandomKey{", at + 1))
+      keys.push_back(body.substr(at, body.find('}', at) - at));
+    return keys;
+  };
+  const std::vector<std::string> keys = keys_of(false);
+  REQUIRE(keys.size() == 2);
+  CHECK(keys[0] != keys[1]);
+  CHECK(keys_of(true) == keys);
+}
