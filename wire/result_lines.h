@@ -59,6 +59,8 @@ struct RunResult {
   /// After which steps the data of --eval-data were evaluated, and their loss.
   std::vector<int64_t> eval_steps;
   std::vector<double> eval_losses;
+  /// None of the labels of --eval-data counts, so that there is no mean loss: eval_losses are not numbers.
+  bool eval_counts_nothing = false;
   /// Most bytes held by tensors at one time, per device.
   std::vector<int64_t> peak_bytes;
   /// Per device, what its arena did for steps (runtime/executor/step_arena.h); empty where nothing has one.

@@ -88,6 +88,12 @@ std::optional<Diagnostic> evaluation_problem(const wire::RunResult& result) {
   for (size_t i = 0; i < result.eval_losses.size(); ++i) {
     const double loss = result.eval_losses[i];
     if (std::isfinite(loss)) continue;
+    if (result.eval_counts_nothing)
+      return Diagnostic{.code = Code::kCheckFailed,
+                        .message =
+                            "the data of --eval-data have no loss: none of their labels counts, since all are the "
+                            "one that the loss leaves out",
+                        .hint = "give --eval-data labels that count; the training has ended well"};
     return Diagnostic{.code = Code::kCheckFailed,
                       .message = text("the loss of the evaluation after step ", result.eval_steps[i], " is ",
                                       std::isnan(loss) ? "not a number (NaN)" : "infinite"),
@@ -96,7 +102,7 @@ std::optional<Diagnostic> evaluation_problem(const wire::RunResult& result) {
   return std::nullopt;
 }
 
-double Evaluation::loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const {
+double Evaluation::loss_of(const std::vector<std::vector<LossShare>>& of_ranks) {
   double divisor = 0;
   std::vector<LossShare> shares;
   for (const std::vector<LossShare>& of_rank : of_ranks) {
@@ -106,7 +112,9 @@ double Evaluation::loss_of(const std::vector<std::vector<LossShare>>& of_ranks) 
     shares.insert(shares.end(), of_rank.begin() + 1, of_rank.end());
   }
   const double sum = total_loss(std::move(shares));
-  return setup_.plan->loss.normalizer == LossRow::Normalizer::kOne ? sum : sum / divisor;
+  if (setup_.plan->loss.normalizer == LossRow::Normalizer::kOne) return sum;
+  result_.eval_counts_nothing = divisor == 0;
+  return sum / divisor;
 }
 
 }  // namespace graphpipe::runtime

@@ -54,7 +54,7 @@ class Evaluation : public StepObserver {
   void evaluate();
   std::vector<LossShare> run_batches() const;
   void write_outputs() const;
-  double loss_of(const std::vector<std::vector<LossShare>>& of_ranks) const;
+  double loss_of(const std::vector<std::vector<LossShare>>& of_ranks);
 
   const wire::RunOptions& options_;
   wire::RunResult& result_;

@@ -1,8 +1,11 @@
 // Evaluation beside a training: its losses are those of the data and the weights, and the training is the same without.
 
+#include "runtime/training/evaluation.h"
+
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -74,6 +77,18 @@ double loss_of_16(const std::string& eval, const std::string& weights) {
 }
 
 }  // namespace
+
+TEST_CASE("an evaluation in which no label counts says so, and nothing of the learning rate") {
+  graphpipe::wire::RunResult result;
+  result.eval_steps = {2};
+  result.eval_losses = {std::numeric_limits<double>::quiet_NaN()};
+  REQUIRE(evaluation_problem(result));
+  CHECK(evaluation_problem(result)->hint.find("learning rate") != std::string::npos);
+  result.eval_counts_nothing = true;
+  REQUIRE(evaluation_problem(result));
+  CHECK(evaluation_problem(result)->message.find("none of their labels counts") != std::string::npos);
+  CHECK(evaluation_problem(result)->hint.find("learning rate") == std::string::npos);
+}
 
 TEST_CASE("evaluation changes no bit of a training, and its loss is that of all samples together") {
   const std::string folder = make_folder(false, 19), eval = make_folder(false, 13);
