@@ -59,6 +59,17 @@ bool has_gradients_in_fp16(const ir::Graph& graph) {
   return false;
 }
 
+namespace {
+
+bool divides_main_weights(const ir::Graph& graph, const StageCut& cut, const ir::Stage& stage) {
+  return stage.choice.divides_optimizer_state() && std::ranges::any_of(cut.params, [&](ir::ParamId id) {
+           const ir::DType dtype = graph.value(graph.param(id).value).type.dtype;
+           return graph.param(id).trainable && (dtype == ir::DType::kFloat16 || dtype == ir::DType::kBFloat16);
+         });
+}
+
+}  // namespace
+
 SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                              const ir::StageGraph& stages, const ir::Schedule& schedule) {
   std::set<size_t> read;
@@ -72,6 +83,7 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
   for (const ir::StageId stage : stages.stage_ids()) {
     const ir::Stage& of_plan = stages.stages[stage];
     const int64_t size = of_plan.choice.micro_batch.count;
+    table.divides_main_weights |= divides_main_weights(graph, cuts[stage], of_plan);
     if (of_plan.fewest_samples > 1)
       table.together.push_back({of_plan.fewest_samples, size, compares_in_evaluation(graph, cuts[stage])});
     // All replicas that exchange sums take part: a micro-batch that ends early must reach the samples of the last one.

@@ -9,6 +9,7 @@ namespace graphpipe::wire {
 namespace {
 
 constexpr std::string_view kDataHeader = "graphpipe-data 3";
+constexpr std::string_view kMainWeights = "main weights divided";
 constexpr size_t kMaxDims = 64;
 
 // "[0,48)", then perhaps "ignored" and a number.
@@ -94,9 +95,9 @@ std::optional<std::vector<int64_t>> parse_shape(std::string_view word) {
 }
 
 std::string print_data_table(const DataTable& table) {
-  std::string out =
-      text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no", "\nscaled ",
-           table.scales_loss ? "yes" : "no", "\nsteps ", table.whole_steps ? "whole" : "any", "\n");
+  std::string out = text(kDataHeader, "\nbatch ", table.batch, "\nrandom ", table.draws_random ? "yes" : "no",
+                         "\nscaled ", table.scales_loss ? "yes" : "no", "\nsteps ", table.whole_steps ? "whole" : "any",
+                         "\n", table.divides_main_weights ? kMainWeights : "", table.divides_main_weights ? "\n" : "");
   for (const TogetherRow& row : table.together)
     out += text("together ", row.fewest, " of ", row.micro_batch, row.always ? " always\n" : "\n");
   for (const DataEntry& entry : table.entries) {
@@ -123,6 +124,8 @@ std::optional<DataTable> parse_data_table(std::string_view text) {
   table.whole_steps = lines[4] == "steps whole";
   if (!table.whole_steps && lines[4] != "steps any") return std::nullopt;
   size_t first = 5;
+  table.divides_main_weights = first < lines.size() && lines[first] == kMainWeights;
+  if (table.divides_main_weights) ++first;
   for (; first < lines.size() && lines[first].starts_with("together "); ++first)
     if (!parse_together(split(lines[first], " "), table.together.emplace_back())) return std::nullopt;
   for (size_t i = first; i < lines.size(); ++i)

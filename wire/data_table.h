@@ -7,6 +7,7 @@
 //   random no
 //   scaled no
 //   steps any
+//   main weights divided
 //   together 2 of 4 always
 //   input tokens int64 axis 0 [1,16] ids [-48,48)
 //   input label int64 axis 0 [1,16] ids [0,48) ignored -100
@@ -60,6 +61,8 @@ struct DataTable {
   /// Whether every step has the whole batch, because the schedule applies gradients of parts of it within the step;
   /// else a step may have fewer samples, as far as `together` allows.
   bool whole_steps = false;
+  /// Whether the replicas of some stage divide the float32 main weights of 16-bit parameters.
+  bool divides_main_weights = false;
   std::vector<TogetherRow> together;
   std::vector<DataEntry> entries;
   bool operator==(const DataTable&) const = default;

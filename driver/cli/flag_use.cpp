@@ -99,6 +99,10 @@ constexpr RunNeed kDecay = {[](const RunFacts& facts) { return !facts.trains || 
                             "add --weight-decay, or leave it out"};
 constexpr RunNeed kWeightsOf16Bits = {[](const RunFacts& facts) { return facts.has_16_bit_weights; },
                                       "no parameter of the folder's model has 16 bits", "leave it out"};
+constexpr RunNeed kWholeMainWeights = {
+    [](const RunFacts& facts) { return !facts.divides_main_weights; },
+    "it averages float32 main weights, of which each replica of the folder's plan keeps a part",
+    "leave out --ema, pass --no-main-weights, or compile without --shard-optimizer"};
 
 constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr", &kTraining},
@@ -128,6 +132,7 @@ constexpr FlagUse<RunFacts> kRunUses[] = {
     {"", "--lr-by-replicas", &kUnevenReplicas},
     {"", "--staleness", &kServer},
     {"", "--ema", &kTraining},
+    {"", "--ema", &kWholeMainWeights},
     {"", "--save-ema", &kTraining},
     {"", "--save-gradients", &kTraining},
     {"", "--transport", &kPeers},

@@ -36,6 +36,8 @@ struct RunFacts {
   bool has_uneven_replicas = false;
   /// Parameters are stored in 16 bits; gradients are computed in float16.
   bool has_16_bit_weights = true, scales_loss = true;
+  /// The run keeps main weights of which no replica has all.
+  bool divides_main_weights = false;
   /// What the flags of the run themselves say: it takes checkpoints, it goes on from one, it computes on GPUs.
   bool takes_checkpoints = false, resumes = false, on_gpu = false;
 };

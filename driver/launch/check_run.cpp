@@ -114,6 +114,7 @@ Result<RunFacts> run_facts(const std::string& folder, const ir::Plan& plan, cons
       .has_uneven_replicas = has_uneven_replicas(plan),
       .has_16_bit_weights = types.contains(wire::ElementType::kFloat16) || types.contains(wire::ElementType::kBFloat16),
       .scales_loss = table.scales_loss,
+      .divides_main_weights = table.divides_main_weights && run.optimizer.main_weights,
       .takes_checkpoints = !run.checkpoint.folder.empty(),
       .resumes = !run.checkpoint.resume.empty(),
       .on_gpu = run.launch.device == "cuda"};

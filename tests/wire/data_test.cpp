@@ -125,6 +125,7 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
   table.draws_random = true;
   table.scales_loss = true;
   table.whole_steps = true;
+  table.divides_main_weights = true;
   table.together = {{2, 4}, {3, 3, true}};
   table.entries[1].dims = {2, 7};
   table.entries[1].batch_axis = 1;
