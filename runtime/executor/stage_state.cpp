@@ -80,9 +80,20 @@ at::Tensor fitting_state(const at::Tensor& found, const at::Tensor& tensor, at::
   if (found.sizes() == tensor.sizes() && (own == nullptr || tensor.dim() == 0)) return found;
   const bool is_whole =
       found.sizes() == weight || (found.dim() == 1 && found.numel() == c10::multiply_integers(weight));
-  if (!is_whole || tensor.dim() == 0) return {};
+  const bool is_number = tensor.dim() == 0 && !weight.empty();  // such as a count of updates
+  if (!is_whole || is_number) return {};
   if (own != nullptr) return elements_in(found, *own);
   return found.numel() == tensor.numel() ? found.view(tensor.sizes()) : at::Tensor();
+}
+
+[[noreturn]] void refuse_state(const std::string& kind, const ParamRow& row, const at::Tensor& found) {
+  const int64_t elements = c10::multiply_integers(shape_of(row.tensor, 1));
+  // Parts that replicas have written, joined: a part that is missing in between is noticed there, not one at the end.
+  const std::string why = found.dim() == 1 && found.numel() < elements
+                              ? text("has ", found.numel(), " elements of ", elements, ": parts of it are missing")
+                              : "has another type or shape than the model's";
+  fail(Code::kMalformedFile, text("the checkpoint's state ", kind, " of ", quoted(ModelText(row.name)), " ", why),
+       "go on from a checkpoint of this model and optimizer");
 }
 
 // Returns false if the file does not have the tensor.
@@ -91,10 +102,7 @@ bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamR
   const at::Tensor whole = find(state_name(kind, row));
   if (!whole.defined()) return false;
   const at::Tensor found = fitting_state(whole, tensor, shape_of(row.tensor, 1), own);
-  if (!found.defined())
-    fail(Code::kMalformedFile,
-         text("the state ", kind, " of ", quoted(ModelText(row.name)), " has another type or shape than the model's"),
-         "go on from a checkpoint of this model and optimizer");
+  if (!found.defined()) refuse_state(kind, row, whole);
   tensor.copy_(device.upload(found));
   return true;
 }

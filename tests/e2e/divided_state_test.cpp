@@ -7,11 +7,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "driver/launch/digest.h"
 #include "tests/e2e/pipeline_run.h"
 #include "tests/support/onnx_text.h"
 
@@ -88,6 +91,35 @@ TEST_CASE("a training goes on with a divided state from a whole one, and the oth
   }
 }
 
+// The files of a checkpoint have digests: what is tested here takes a file out of its record too.
+TEST_CASE("a checkpoint that lacks a part of a divided state is refused by every plan") {
+  const TwoPlans& plans = TwoPlans::get();
+  const std::string checkpoints = plans.divided + ".checkpoints", step = checkpoints + "/step-2/";
+  for (const char* part : {"stage0", "stage0.replica1", "stage1.replica1", "stage1.replica2"}) {
+    CAPTURE(part);
+    std::filesystem::remove_all(checkpoints);
+    plans.run(plans.divided, 2, {"--checkpoint", checkpoints});
+    const std::string file = std::string(part) + ".optimizer.safetensors";
+    REQUIRE(std::filesystem::remove(step + file));
+    const Words resume = {
+        "--data", plans.reference.folder + "/data", "--steps", "4", "--lr", "0.01", "--resume", checkpoints, "--json",
+        "--quiet"};
+    const auto refusal = [&](const std::string& folder) {
+      Words words = {"run", folder};
+      words.insert(words.end(), resume.begin(), resume.end());
+      return graphpipe_output(words, 3);
+    };
+    CHECK(refusal(plans.divided).find(file) != std::string::npos);
+    std::istringstream lines(read_text(step + "checkpoint.txt"));
+    std::string record;
+    for (std::string line; std::getline(lines, line);)
+      if (!line.ends_with(" " + file) && !line.starts_with("end ")) record += line + "\n";
+    std::ofstream(step + "checkpoint.txt") << record << "end " << graphpipe::driver::sha256_of_text(record) << "\n";
+    for (const std::string& folder : {plans.divided, plans.whole})
+      CHECK(refusal(folder).find("parts of it are missing") != std::string::npos);
+  }
+}
+
 TEST_CASE("moving averages of a divided state are those of a whole one") {
   const TwoPlans& plans = TwoPlans::get();
   const std::string all = plans.whole + ".averages", parts = plans.divided + ".averages";
@@ -98,13 +130,14 @@ TEST_CASE("moving averages of a divided state are those of a whole one") {
 
 namespace {
 
-/// Numbers of [rows, columns] in place of an input of the model.
-void give_weight(graphpipe_onnx::GraphProto& graph, const std::string& name, int rows, int columns) {
+/// Numbers of this shape in place of an input of the model.
+void give_weight(graphpipe_onnx::GraphProto& graph, const std::string& name, const std::vector<int>& shape) {
   graphpipe_onnx::TensorProto& tensor = *graph.add_initializer();
   tensor.set_name(name);
   tensor.set_data_type(graphpipe_onnx::TensorProto::FLOAT);
-  for (const int size : {rows, columns}) tensor.add_dims(size);
-  for (int i = 0; i < rows * columns; ++i) tensor.add_float_data(0.1F * std::sin(static_cast<float>(i)));
+  for (const int size : shape) tensor.add_dims(size);
+  const int elements = std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>());
+  for (int i = 0; i < elements; ++i) tensor.add_float_data(0.1F * std::sin(static_cast<float>(i + 1)));
   auto& inputs = *graph.mutable_input();
   inputs.erase(std::ranges::find(inputs, name, &graphpipe_onnx::ValueInfoProto::name));
 }
@@ -112,20 +145,45 @@ void give_weight(graphpipe_onnx::GraphProto& graph, const std::string& name, int
 }  // namespace
 
 // Those of the example models are all so small that they share messages.
-TEST_CASE("a weight that travels alone comes from replicas whose parts differ in size") {
-  const std::string folder = work_folder("state_large"), model = folder + ".onnx";
+TEST_CASE(
+    "a weight that travels alone comes from replicas whose parts differ in size, and one without axes has an owner") {
+  const std::string folder = work_folder("state_large"), whole = folder + ".whole", model = folder + ".onnx";
   graphpipe_onnx::ModelProto wide = graphpipe::testing::parse_onnx_text(
-      "g (float[N,8] x, float[8,1000] w, float[1000,4] v) => (float[N,4] y) "
-      "{ h = MatMul(x, w) r = Relu(h) y = MatMul(r, v) }");
-  give_weight(*wide.mutable_graph(), "w", 8, 1000);
-  give_weight(*wide.mutable_graph(), "v", 1000, 4);
+      "g (float[N,8] x, float[8,1000] w, float[1000,4] v, float s) => (float[N,4] y) "
+      "{ h = MatMul(x, w) r = Relu(h) p = MatMul(r, v) y = Mul(p, s) }");
+  give_weight(*wide.mutable_graph(), "w", {8, 1000});
+  give_weight(*wide.mutable_graph(), "v", {1000, 4});
+  give_weight(*wide.mutable_graph(), "s", {});
   std::filesystem::create_directories(std::filesystem::path(model).parent_path());
   std::ofstream(model, std::ios::binary) << wide.SerializeAsString();
-  graphpipe_output({"compile", model, "--batch", "6", "--loss", "mse:y,target", "--devices", "3", "--planner",
-                    "data-parallel", "--optimizer", "adamw", "--shard-optimizer", "-o", folder, "--quiet"});
+  const std::string decisions = folder + ".parameters";
+  std::ofstream(decisions) << "s train\n";  // a number of a file does not by itself
+  const auto compile_to = [&](const std::string& out, const Words& more) {
+    Words words = {"compile",     model,          "--parameters", decisions, "--batch",   "6",
+                   "--loss",      "mse:y,target", "--devices",    "3",       "--planner", "data-parallel",
+                   "--optimizer", "adamw",        "-o",           out,       "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    graphpipe_output(words);
+  };
+  compile_to(folder, {"--shard-optimizer"});
   const json report = json::parse(graphpipe_output({"verify", folder, "--steps", "3", "--lr", "0.01", "--json"}));
   CHECK(report["bitwise"] == true);
   CHECK(report["by_tolerance"] == true);
+
+  compile_to(whole, {});
+  const auto run = [&](const std::string& out, const char* steps, const Words& more) {
+    Words words = {"run", out, "--steps", steps, "--lr", "0.01", "--json", "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return json::parse(graphpipe_output(words));
+  };
+  const json through = run(folder, "4", {});
+  for (const auto& [first, second] : {std::pair(folder, whole), std::pair(whole, folder)}) {
+    const std::string checkpoints = folder + ".checkpoints";
+    std::filesystem::remove_all(checkpoints);
+    run(first, "2", {"--checkpoint", checkpoints});
+    CHECK(run(second, "4", {"--resume", checkpoints})["losses"] ==
+          json(std::vector<json>(through["losses"].begin() + 2, through["losses"].end())));
+  }
 }
 
 TEST_CASE("replicas in two directions divide the state") {
