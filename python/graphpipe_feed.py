@@ -156,10 +156,11 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
     if fill is not None and smaller and found[0] == declared.shape[0] and fits and view.c_contiguous:
         return _padded(view, _element(name, declared.type, fill), declared.shape)
     if found != declared.shape or not fits:
-        fewer = fits and found[1:] == declared.shape[1:] and 0 < len(found) and found[0] < declared.shape[0]
+        other = fits and 0 < len(found) and found[1:] == declared.shape[1:] and found[0] != declared.shape[0]
+        hint = f": every batch has the plan's {declared.shape[0]} samples (DataLoader(batch_size={declared.shape[0]}, drop_last=True))" \
+            if other else ""
         raise FeedError(f"the batch has {_type_of(view)}{list(found)} for {name!r}; the run takes "
-                        f"{declared.type}{list(declared.shape)}" +
-                        (": leave out the last batch where it is smaller, as DataLoader(drop_last=True) does" if fewer else ""))
+                        f"{declared.type}{list(declared.shape)}{hint}")
     if not view.c_contiguous:
         raise FeedError(f"the array for {name!r} is not contiguous in C order")
     return view.cast("B") if size > 1 or view.ndim != 1 or kind != "B" else view

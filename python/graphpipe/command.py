@@ -78,6 +78,9 @@ def words_of(flags: Mapping[str, Flag]) -> list[str]:
     words: list[str] = []
     for name, value in flags.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
+        number = getattr(value, "item", None)
+        if number is not None and getattr(value, "ndim", None) == 0:  # a tensor or an array of one number
+            value = number()
         if value is None or value is False:
             continue
         if value is True:

@@ -21,6 +21,7 @@ from .results import Run, parsed
 # A loader may take so long for a batch, the half of what ranks wait for each other.
 LOADER_SECONDS = 300
 MAX_SOCKET_PATH = 107  # bytes; Linux's limit
+OF_FILES = ("data", "shuffle", "last_batch")
 READ_ONCE = ("a run that starts again reads the loader from its beginning, and this one can be read only once: give a list, a "
              "DataLoader or another iterable, or leave restarts out")
 
@@ -58,6 +59,9 @@ class Trainer:
         `pad`, by the names of the inputs: pad={"input_ids": 0, "attention_mask": 0, "labels": -100}.
         A batch may take five minutes, or half of `stall_timeout` where it is given. Where the loader fails, so does the run, and
         goes on from the last checkpoint of checkpoint_every.
+        Every call trains from the plan's weights: weights=FILE starts from those that `save` wrote, and resume=FOLDER goes on from
+        the last checkpoint, with the optimizer's state.
+        An exception that `on_step` raises ends the run, and is raised here; a run with checkpoint= takes one first.
         A run that goes on from a checkpoint (resume=..., or after a device that died, with restarts=...) reads the loader from its
         beginning and skips the batches of the steps that are done."""
         if steps is None:
@@ -67,6 +71,8 @@ class Trainer:
             steps = batches_of * (1 if epochs is None else epochs)
         elif epochs is not None:
             raise ValueError("steps or epochs, not both")
+        if steps < 1:
+            raise ValueError(f"there is nothing to train on: {steps} steps")
         with tempfile.TemporaryDirectory(prefix="graphpipe-feed-") as folder:
             socket = os.path.join(folder, "feed")
             if len(os.fsencode(socket)) > MAX_SOCKET_PATH:
@@ -74,6 +80,10 @@ class Trainer:
                                  "a shorter path")
             feeder = _Feeder(socket, loader, self.names, steps, pad or {})
             given = {"stall_timeout": LOADER_SECONDS * 2, **self.flags, **flags, **({} if save is None else {"save": save})}
+            of_files = [name for name in OF_FILES if given.get(name)]
+            if of_files:
+                raise ValueError(f"{of_files[0]} is for data in files, as program.run(data=...) takes them; fit trains on what the "
+                                 "loader gives, in its order")
             if given.get("restarts") and isinstance(loader, Iterator):
                 raise ValueError(READ_ONCE)
             log = os.path.join(folder, "log.jsonl") if on_step is not None else None

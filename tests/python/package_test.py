@@ -16,6 +16,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
@@ -42,6 +43,8 @@ class Flags(unittest.TestCase):
         self.assertEqual(words_of({"betas": 0.9}), ["--betas", "0.9"])  # which the command refuses
 
     def test_numbers_of_other_libraries_are_numbers(self):
+        number = SimpleNamespace(ndim=0, item=lambda: 0.5)  # as a tensor of one number
+        self.assertEqual(words_of({"lr": number}), ["--lr", "0.5"])
         self.assertEqual(words_of({"batch": fractions.Fraction(8)}), ["--batch", "8"])  # as NumPy's, no int and no float
 
     def test_a_file_whose_name_begins_with_a_dash_is_no_flag(self):
@@ -85,8 +88,10 @@ class Padding(unittest.TestCase):
 
     def test_what_does_not_fit_is_named_as_the_run_names_types(self):
         view = memoryview(array.array("d", [1, 2]))
-        with self.assertRaisesRegex(graphpipe.FeedError, r"the batch has float64\[2\] for 'x'; the run takes float32\[2\]"):
+        with self.assertRaisesRegex(graphpipe.FeedError, r"the batch has float64\[2\] for 'x'; the run takes float32\[2\]$"):
             graphpipe_feed._bytes_of("x", view, graphpipe_feed.Input("float32", (2,)))
+        with self.assertRaisesRegex(graphpipe.FeedError, r"takes float64\[3\]: every batch has the plan's 3 samples"):
+            graphpipe_feed._bytes_of("x", view, graphpipe_feed.Input("float64", (3,)))
 
     def test_bfloat16_is_the_upper_half_of_a_float32(self):
         self.assertEqual(list(array.array("h", self.padded("h", [1, 2], "bfloat16", 1.0))),
@@ -307,7 +312,7 @@ class Training(unittest.TestCase):
             graphpipe.Trainer(self.program).fit((1 // 0 for _ in range(1)), steps=1)
         with self.assertRaises(ValueError):
             graphpipe.Trainer(self.program).fit(iter(()))
-        for nothing in ({"loader": []}, {"loader": self.batches(1), "epochs": 0}):
+        for nothing in ({"loader": []}, {"loader": self.batches(1), "epochs": 0}, {"loader": self.batches(1), "steps": 0}):
             with self.assertRaisesRegex(ValueError, "nothing to train on"):
                 graphpipe.Trainer(self.program).fit(**nothing)
         with self.assertRaisesRegex(graphpipe.FeedError, "a list for"):
@@ -324,6 +329,8 @@ class Training(unittest.TestCase):
                 for name, view in batches[0].items()}
         with self.assertRaisesRegex(graphpipe.FeedError, r"drop_last=True"):
             graphpipe.Trainer(self.program).fit([*batches, half])
+        with self.assertRaisesRegex(ValueError, "shuffle is for data in files"):
+            graphpipe.Trainer(self.program, shuffle=True).fit(batches)
 
     def test_a_loader_may_take_its_time(self):
         """Longer than ranks wait for each other without a word."""
