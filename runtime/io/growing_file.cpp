@@ -1,6 +1,8 @@
 #include "runtime/io/growing_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,12 +21,26 @@ namespace {
                             .hint = "check the disk and the rights on the folder"});
 }
 
+// Of regular files alone: /dev/null is for all. Some file systems have no locks, and go without.
+void take_lock(const std::string& path, int file) {
+  struct stat status {};
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw RunError(Diagnostic{.code = Code::kEnvironment,
+                              .origin = ModelText(path),
+                              .message = "another run writes this file",
+                              .hint = "name another file, or wait until that run has ended"});
+}
+
 }  // namespace
 
 GrowingFile::GrowingFile(std::string path, Begin begin) : path_(std::move(path)) {
-  const int how = begin == Begin::kAnew ? O_TRUNC : begin == Begin::kOnlyAnew ? O_EXCL : 0;
+  const int how = begin == Begin::kOnlyAnew ? O_EXCL : 0;
   file_ = Descriptor(open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | how, 0666));
   if (!file_) fail_to_grow(path_, errno);
+  take_lock(path_, file_.get());
+  // Not when it is opened: it may have been another's. What is no regular file has nothing to lose.
+  if (begin == Begin::kAnew && ftruncate(file_.get(), 0) != 0 && errno != EINVAL) fail_to_grow(path_, errno);
 }
 
 void GrowingFile::append(std::string_view bytes) const {

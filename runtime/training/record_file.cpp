@@ -44,7 +44,10 @@ RecordFile::RecordFile(std::string path, std::vector<std::string> columns, int64
   struct stat status {};
   const bool goes_on =
       keep_until > 0 && stat(path_.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
-  if (goes_on) drop_later_rows(keep_until);
+  if (goes_on) {
+    const GrowingFile no_other_writes(path_, GrowingFile::Begin::kAtEnd);
+    drop_later_rows(keep_until);
+  }
   file_.emplace(path_, goes_on ? GrowingFile::Begin::kAtEnd : GrowingFile::Begin::kAnew);
   if (!goes_on && is_csv()) file_->append(header());
 }

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <optional>
 
 #include "runtime/error.h"
 #include "runtime/training/event_file.h"
@@ -54,6 +55,29 @@ TEST_CASE("a row is in the file when it is written, as JSON or as CSV by the fil
   CHECK(read_file(folder.file("log.csv")) == "step,loss,note\n1,0.1,\n2,nan,\"it says \"\"no\"\", twice\"\n");
 }
 
+TEST_CASE("a file that a run writes is refused to another, which leaves it as it is") {
+  const RecordFolder folder;
+  const std::string path = folder.file("log.csv");
+  std::optional<RecordFile> first(std::in_place, path, kRecordColumns);
+  first->append({int64_t{1}, 0.1, Cell()});
+  const std::string before = read_file(path);
+  for (const int64_t keep_until : {0, 1}) {
+    CAPTURE(keep_until);
+    Code code = Code::kInternal;
+    try {
+      const RecordFile second(path, kRecordColumns, keep_until);
+    } catch (const RunError& error) {
+      code = error.diagnostic().code;
+    }
+    CHECK(code == Code::kEnvironment);
+    CHECK(read_file(path) == before);
+  }
+  first.reset();
+  const RecordFile third(path, kRecordColumns);
+  CHECK(read_file(path) == "step,loss,note\n");
+  const RecordFile nowhere("/dev/null", kRecordColumns), also_nowhere("/dev/null", kRecordColumns);
+}
+
 TEST_CASE("a run that goes on keeps the rows of the steps before it, and writes the others again") {
   const RecordFolder folder;
   for (const char* name : {"log.jsonl", "log.csv"}) {
@@ -64,8 +88,7 @@ TEST_CASE("a run that goes on keeps the rows of the steps before it, and writes 
     }
     // Killed while it wrote.
     std::ofstream(folder.file(name), std::ios::app) << "{\"step\": 6, \"lo";
-    RecordFile again(folder.file(name), kRecordColumns, 3);
-    again.append({int64_t{4}, 0.25, "again"});
+    RecordFile(folder.file(name), kRecordColumns, 3).append({int64_t{4}, 0.25, "again"});
     const std::string text = read_file(folder.file(name));
     CHECK(text.find("first") != std::string::npos);
     const bool is_csv = std::string(name).ends_with(".csv");
