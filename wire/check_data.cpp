@@ -261,7 +261,7 @@ Diagnostics check_data_folder(const std::string& generated_folder, const std::st
     return {{.code = Code::kUnreadableFile,
              .origin = ModelText(folder),
              .message = "it is not a folder",
-             .hint = "pass the folder of the data with --data"}};
+             .hint = "name the folder that holds the data"}};
   const Result<DataTable> table = read_data_table(generated_folder, paddings);
   if (!table) return table.problems();
   if (is_test_data_folder(folder)) return {};

@@ -241,7 +241,7 @@ class Run(Answer):
 @dataclass(frozen=True)
 class Verification(Answer):
     bitwise: bool = False
-    by_tolerance: bool = False
+    by_tolerance: Optional[bool] = None  # asynchronous schedules have no other check than the bits
     passed: bool = False
     asynchronous: bool = False
     same_skipped_steps: Optional[bool] = None
