@@ -165,7 +165,12 @@ Result<int64_t> safetensors_header_size(std::string_view start, int64_t file_siz
     return bad_safetensors(Code::kMalformedFile, ModelText(), "the file is too short for a header");
   uint64_t size = 0;
   for (size_t i = 8; i-- > 0;) size = size << 8 | static_cast<unsigned char>(start[i]);
-  if (size > static_cast<uint64_t>(kMaxHeaderBytes))
+  const bool is_too_large = size > static_cast<uint64_t>(kMaxHeaderBytes);
+  if (is_too_large && start.starts_with("PK\3\4"))
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .message = "it is an archive, as torch.save writes, and no safetensors file",
+                      .hint = "write it with safetensors.torch.save_file(module.state_dict(), PATH)"};
+  if (is_too_large)
     return bad_safetensors(Code::kLimitExceeded, ModelText(),
                            text("its header has ", size, " bytes, the limit is ", kMaxHeaderBytes));
   if (size > static_cast<uint64_t>(file_size - 8))

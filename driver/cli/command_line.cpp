@@ -131,6 +131,13 @@ Status read_words(CLI::App& app, const CommandEntry& entry, std::vector<std::str
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
     throw;
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--lr: At Most 1 required but received 2"
+    const std::string_view words = error.what();
+    const size_t end = words.find(": At Most 1 ");
+    if (end == std::string_view::npos) return wrong_word(entry, Terminal::encode_text(words).str());
+    return wrong_word(
+        entry, Terminal::encode_text(words.substr(0, end)).str() + " is given more than once, and takes one value");
   } catch (const CLI::ParseError& error) {
     return wrong_word(entry, Terminal::encode_text(error.what()).str());
   }

@@ -243,11 +243,31 @@ constexpr FlagUse<Options> kOptionUses[] = {
     {"profile", "--seed", &kSyntheticData},
 };
 
+// Refuses names of files that say another format than the one that is written. Names without such an ending are fine.
+Diagnostics foreign_endings(const wire::OutputOptions& output) {
+  constexpr std::string_view kForeign[] = {".pt", ".pth", ".pkl", ".onnx", ".npz", ".npy", ".h5"};
+  const std::pair<std::string_view, const std::string*> files[] = {{"--save", &output.save},
+                                                                   {"--save-ema", &output.save_average},
+                                                                   {"--save-gradients", &output.save_gradients},
+                                                                   {"--save-outputs", &output.save_outputs},
+                                                                   {"--save-eval-outputs", &output.save_eval_outputs}};
+  Diagnostics problems;
+  for (const auto& [flag, path] : files)
+    if (std::ranges::any_of(kForeign, [&](std::string_view ending) { return path->ends_with(ending); }))
+      problems.push_back(
+          usage(std::string(flag),
+                text(quoted(ModelText(*path)), " is written as safetensors, which its ending does not say"),
+                "name a file .safetensors; of weights `graphpipe export` makes an ONNX model, and "
+                "safetensors.torch.load_file() reads them"));
+  return problems;
+}
+
 }  // namespace
 
 Status check_run_flags(const Options& options, const RunFacts& facts) {
   Diagnostics problems = unmet<RunFacts>(kRunUses, "run", options, facts);
   for (Diagnostic& problem : foreign_numbers(options, facts)) problems.push_back(std::move(problem));
+  for (Diagnostic& problem : foreign_endings(options.run.output)) problems.push_back(std::move(problem));
   if (options.given.contains("--data") && options.given.contains("--feed"))
     problems.push_back(usage("--feed", "--data says already where data come from", "give one of them"));
   if (options.given.contains("--steps") && options.given.contains("--epochs"))

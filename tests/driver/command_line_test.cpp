@@ -58,6 +58,9 @@ TEST_CASE("values outside a flag's range are usage errors") {
   CHECK(ask({"plan"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--trusted-root", "/no/such/folder"}).code == 2);
   CHECK(ask({"plan", "m.onnx", "--bandwidth", "1e-30"}).code == 2);
+  const Answer twice = ask({"plan", "m.onnx", "--batch", "2", "--batch", "4"});
+  CHECK(twice.code == 2);
+  CHECK(holds(twice.err, "--batch is given more than once, and takes one value"));
 }
 
 TEST_CASE("sizes are numbers of bytes, alone or with units of 1000 and of 1024") {

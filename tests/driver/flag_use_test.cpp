@@ -58,6 +58,9 @@ TEST_CASE("a flag of run and verify is refused where the folder has no use for i
   CHECK(refused({"--no-decay"}, {.decays = true}).empty());
   CHECK(refused({"--ema"}, {.divides_main_weights = true}) == Flags{"--ema"});
   CHECK(refused({"--ema"}, {}).empty());
+  CHECK(refused({"--save"}, {}, {.output = {.save = "w.pt", .save_outputs = "o.npz"}}) ==
+        Flags{"--save", "--save-outputs"});
+  CHECK(refused({"--save"}, {}, {.output = {.save = "w.safetensors", .save_outputs = "outputs"}}).empty());
   CHECK(refused({"--tolerance"}, {.synchronous = false, .devices = 2}) == Flags{"--tolerance"});
   CHECK(refused({"--clip-norm"}, {.updates_at_end = false}) == Flags{"--clip-norm"});
   CHECK(refused(all, {.trains = false, .devices = 2}) == Flags{"--lr", "--weight-decay", "--clip-norm", "--momentum",

@@ -93,6 +93,9 @@ TEST_CASE("headers that claim more than there is are refused without being read"
   CHECK(wire::parse_safetensors("", 0).problems()[0].code == Code::kMalformedFile);
   CHECK(wire::parse_safetensors("1234567", 7).problems()[0].code == Code::kMalformedFile);
   CHECK(wire::parse_safetensors(std::string(8, '\xff'), 8).problems()[0].code == Code::kLimitExceeded);
+  // What torch.save writes is named, with what to do.
+  const std::string archive("PK\3\4\0\0\10\10\0\0", 10);
+  CHECK(wire::parse_safetensors(archive, 10).problems()[0].hint.find("save_file") != std::string::npos);
   CHECK(wire::parse_safetensors(std::string("\x10\0\0\0\0\0\0\0{}", 10), 10).problems()[0].code ==
         Code::kMalformedFile);
 }
