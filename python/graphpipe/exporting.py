@@ -53,9 +53,6 @@ class _AllFinite:
     def __bool__(self) -> bool:
         return True
 
-    def __invert__(self) -> Any:
-        return ~self.value
-
     def __getattr__(self, name: str) -> Any:
         return getattr(self.value, name)
 
@@ -67,13 +64,30 @@ class _AllFinite:
         return function(*plain[0], **plain[1])
 
 
+def _operator_of_tensor(name: str) -> Any:
+    def compute(self: _AllFinite, *others: Any) -> Any:
+        return getattr(self.value, name)(*(other.value if isinstance(other, _AllFinite) else other for other in others))
+
+    return compute
+
+
+# Python looks for these in the class alone; without them, m == True would be false without a word.
+for _name in ("invert", "eq", "ne", "lt", "le", "gt", "ge", *(side + name for name in ("and", "or", "xor", "add", "sub", "mul", "truediv")
+                                                              for side in ("", "r"))):
+    setattr(_AllFinite, f"__{_name}__", _operator_of_tensor(f"__{_name}__"))
+
+
 @contextlib.contextmanager
-def _with_finite_values() -> Iterator[None]:
+def _with_finite_values(module: Any) -> Iterator[None]:
     """Detectors of transformers (DETR and its kin) clamp what a layer computes `if not torch.isfinite(x).all()`. No file holds such a
-    branch, and a training whose values are not finite has ended anyway."""
+    branch, and a training whose values are not finite has ended anyway. That is not said of a module with buffers that are not finite,
+    such as a mask of attention: it may ask about these."""
     import torch
 
     is_finite = torch.isfinite
+    if not all(is_finite(buffer).all() for buffer in module.buffers() if buffer.is_floating_point() and not buffer.is_meta):
+        yield
+        return
 
     def asked(values: Any) -> Any:
         found = is_finite(values)
@@ -425,7 +439,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_finite_values(), \
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_finite_values(module), \
                 _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen:
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes

@@ -97,6 +97,32 @@ class ClampsWhatIsNotFinite(torch.nn.Module):
         return torch.where(torch.isfinite(y).all(), y, torch.where(torch.isfinite(y).all(1, keepdim=True), y, 0 * y))
 
 
+class ComputesWithFiniteness(torch.nn.Module):
+    """Whether all values are finite, as a number like others."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        are_finite, was_finite = torch.isfinite(y).all(), torch.isfinite(x).all()
+        return y * (are_finite & was_finite) + 1.0 * are_finite + (are_finite | was_finite) * y + (are_finite == was_finite)
+
+
+class AsksAboutMask(torch.nn.Module):
+    """A mask that is not finite, which a branch asks about."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf"), 0.0, 0.0]))
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y if torch.isfinite(self.mask).all() else y.masked_fill(~torch.isfinite(self.mask), 0.0)
+
+
 class LeavesLayersOut(torch.nn.Module):
     """As the decoders of OPT, BART and Whisper in transformers do."""
 
@@ -353,6 +379,16 @@ class Export(unittest.TestCase):
             operators = [node.op_type for node in onnx.load(path).graph.node]
         self.assertNotIn("Clip", operators)
         self.assertEqual(operators.count("Where"), 2)
+
+    def test_whether_values_are_finite_is_a_number_like_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(ComputesWithFiniteness(), torch.randn(6, 4), Path(folder) / "model.onnx")
+            operators = [node.op_type for node in onnx.load(path).graph.node]
+        self.assertTrue({"And", "Or", "Equal"} <= set(operators), operators)
+
+    def test_a_module_with_values_that_are_not_finite_is_not_said_to_have_finite_ones(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "data-dependent"):
+            graphpipe.export(AsksAboutMask(), torch.randn(6, 4), Path(folder) / "model.onnx")
 
     def test_what_branches_read_is_used(self):
         with tempfile.TemporaryDirectory() as folder:
