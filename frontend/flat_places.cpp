@@ -36,14 +36,21 @@ class PlaceFinder {
 
   /// Of (k + j * columns) + i * rows: k or j. A negative i alone names the right place, counted from the end of all.
   bool counts_from_end(const std::string& places) const {
-    const OnnxNode* sum = maker(places, "Add");
+    const OnnxNode* sum = sum_with_index(places);
     while (sum != nullptr) {
       const std::string& before = sum->inputs[0];
-      sum = maker(before, "Add");
-      const OnnxNode* const scaled = sum == nullptr ? nullptr : maker(sum->inputs[1], "Mul");
-      if (has_negative(sum == nullptr ? before : scaled == nullptr ? std::string() : scaled->inputs[0])) return true;
+      sum = sum_with_index(before);
+      if (has_negative(sum == nullptr ? before : maker(sum->inputs[1], "Mul")->inputs[0])) return true;
     }
     return false;
+  }
+
+  /// The node that adds the product of an index and a size, or null. TorchScript takes the size from the shape, or has
+  /// it computed beforehand; a number that the module's own arithmetic multiplies with is a Constant.
+  const OnnxNode* sum_with_index(const std::string& value) const {
+    const OnnxNode* const sum = maker(value, "Add");
+    const OnnxNode* const product = sum == nullptr ? nullptr : maker(sum->inputs[1], "Mul");
+    return product == nullptr || maker(product->inputs[1], "Constant") != nullptr ? nullptr : sum;
   }
 
   bool has_negative(const std::string& value) const {

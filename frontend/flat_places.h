@@ -10,7 +10,8 @@
 
 namespace graphpipe::frontend {
 
-/// An error if `refuses_losses`, else a warning, where such an index is known and has negative numbers. `known_of`
+/// An error if `refuses_losses`, else a warning, where such an index is known and has negative numbers. Of places that
+/// the exporter has computed beforehand, as it does for constants in a table of parameters, nothing tells. `known_of`
 /// tells what is known of a value of the file, or null.
 void report_flat_places(const GraphBody& body, const std::function<const Known*(const std::string&)>& known_of,
                         bool refuses_losses, Diagnostics& notes);
