@@ -231,3 +231,19 @@ TEST_CASE("what a plan file asks for and cannot be is a problem of the file, not
                 "cluster.schema");
   check_refused(without_order([](Json& edited) { edited["batch"] = 1'000'000; }), "forwards in a step; at most");
 }
+
+TEST_CASE("a policy that runs forwards only orders no plan of a training, nor the other way round") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "plan.json";
+  const auto asked = [&](const std::string& made_with, const std::string& policy) {
+    std::vector<std::string> words{"plan", model_path(), "--cluster", "default", "--devices", "2", "-q", "-o", file};
+    words.insert(words.end(), {"--policy", made_with});
+    if (made_with != "inference") words.insert(words.end(), {"--loss", "cross_entropy:logits,labels"});
+    REQUIRE(ask(words).code == 0);
+    return ask({"plan", model_path(), "--plan", file, "--policy", policy, "-q"});
+  };
+  check_refused(asked("1f1b", "inference"), "the plan was made with 'training', this is 'forwards only'");
+  check_refused(asked("inference", "1f1b"), "the plan was made with 'forwards only', this is 'training'");
+  CHECK(asked("inference", "inference").code == 0);
+  CHECK(asked("1f1b", "gpipe").code == 0);
+}
