@@ -176,6 +176,40 @@ TEST_CASE("the worst tensor is named with the element that differs most and both
   CHECK_FALSE(changed("layer.weight", 0, false).worst);
 }
 
+TEST_CASE("elements of a large tensor are compared with those at their own places") {
+  constexpr size_t kMany = 30001;  // several blocks (stored_numbers.h)
+  Floats weights(kMany), start(kMany), moments(kMany);
+  for (size_t i = 0; i < kMany; ++i) {
+    weights[i] = static_cast<float>(i);
+    start[i] = weights[i] + kRate;
+    moments[i] = i < kMany - 2 ? kGradient * kGradient : 0;  // the last two have no gradient to speak of
+  }
+  const auto after = [&](size_t place, float change) {
+    Floats changed = weights;
+    changed[place] += change;
+    const TensorFile mine("mine", {{"w", changed}}), theirs("theirs", {{"w", weights}}),
+        noise("moments", {{"w", moments}}), begun("before", {{"w", start}});
+    const driver::UpdateNoise adam{.learning_rate = kRate,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .epsilon = 1e-12,
+                                   .second_moments = noise.path(),
+                                   .before = begun.path()};
+    const auto found = driver::compare_tensors(mine.path(), theirs.path(), {.usual = kTolerance}, adam);
+    REQUIRE(found.ok());
+    return *found;
+  };
+  CHECK(after(kMany / 2, 0).difference == 0);
+  const driver::Comparison worst = after(kMany - 3, 1);
+  REQUIRE(worst.worst);
+  CHECK(worst.worst->index == text("[", kMany - 3, "]"));
+  CHECK(worst.worst->found == kMany - 2);
+  CHECK(worst.worst->expected == kMany - 3);
+  // More than a unit in the last place, which only a gradient that is all noise explains.
+  CHECK(after(kMany - 1, 0.006F).difference == 0);
+  CHECK(after(kMany - 3, 0.006F).difference > 0);
+}
+
 TEST_CASE("tensors that are missing, of another shape or undefined differ without a limit") {
   const TensorFile both("both", {{"a", Floats{1, 2}}, {"b", Floats{1}}}), one("one", {{"a", Floats{1, 2}}}),
       longer("longer", {{"a", Floats{1, 2}}, {"b", Floats{1, 1}}}),
