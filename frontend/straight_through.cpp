@@ -76,16 +76,19 @@ void report_straight_through(const GraphBody& body, const std::function<bool(con
   const Found found = SumFinder(body).run(is_floating);
   if (found.sums.empty()) return;
   const size_t others = found.sums.size() - 1;
+  const std::string cure =
+      found.is_said ? "export with graphpipe.export, which says so; of its files, and where the module does neither, "
+                      "there is nothing to do"
+                    : text(kExportRecipe, ", or with graphpipe.export; --accept trains the file as it is");
   notes.push_back({.code = Code::kLostByExport,
                    .severity = refuses_losses && !found.is_said ? Severity::kError : Severity::kWarning,
                    .origin = node_label(*found.sums.front()),
                    .message = text("adds x and y - x, which is y", others == 0 ? "" : text(", as ", others, " more do"),
                                    ": modules do so with one of them detached or computed under no_grad(), for a "
-                                   "straight-through gradient, which the exporter has lost: another gradient trains"),
-                   .hint = text(found.is_said ? "export with graphpipe.export, or nothing if the module detaches none"
-                                              : text(kExportRecipe,
-                                                     ", or with graphpipe.export; --accept trains the "
-                                                     "file as it is"))});
+                                   "straight-through gradient, ",
+                                   found.is_said ? "of which the file says nothing: the gradient of y trains"
+                                                 : "which the exporter has lost: another gradient trains"),
+                   .hint = cure});
 }
 
 }  // namespace graphpipe::frontend

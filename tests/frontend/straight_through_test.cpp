@@ -70,6 +70,7 @@ TEST_CASE("what the calls of the nodes say is no error") {
   const auto said = rounding(sum, {{"d", difference}, {"y", "add_1|" + taken_by("add.Tensor", "%mm, %sub_3")}});
   REQUIRE(said.ok());
   CHECK(is_told(said));  // it may have computed the difference under no_grad()
+  CHECK(reports(said->notes, Code::kLostByExport, "the file says nothing"));
   const auto cloned = rounding(sum, {{"d", difference}, {"y", "add_1|" + taken_by("add.Tensor", "%mm, %clone_2")}});
   CHECK(!cloned.ok());
   CHECK(is_told(cloned));
