@@ -8,6 +8,7 @@
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "cost/update_time.h"
+#include "ir/device_names.h"
 #include "support/units.h"
 
 namespace graphpipe::cost {
@@ -26,12 +27,12 @@ int64_t percent(double share) { return std::llround(100 * share); }
 
 std::string mebibytes(Bytes bytes) { return text(std::ceil(static_cast<double>(bytes.count) / 1048576), " MiB"); }
 
-/// "stage 2 (device 3)" or "stage 2 (devices 3 4)".
+/// "stage 2 (device 3)" or "stage 2 (devices 3, 4)".
 std::string stage_words(const ir::StageGraph& graph, StageId stage) {
-  const std::vector<DeviceId>& devices = graph.stages[stage].choice.devices;
-  std::string words = text("stage ", stage, devices.size() == 1 ? " (device" : " (devices");
-  for (DeviceId device : devices) words += text(" ", device);
-  return words + ")";
+  std::vector<size_t> numbers;
+  for (const DeviceId device : graph.stages[stage].choice.devices) numbers.push_back(device.index());
+  std::ranges::sort(numbers);
+  return text("stage ", stage, " (", ir::device_names(numbers), ")");
 }
 
 /// The work of the busiest device, divided by the mean over all devices of the cluster.

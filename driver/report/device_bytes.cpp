@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "driver/report/report.h"
-#include "scheduler/render/device_groups.h"
+#include "ir/device_names.h"
 
 namespace graphpipe::driver {
 
@@ -22,7 +22,7 @@ std::string device_bytes_text(std::vector<DeviceBytes> devices) {
   for (size_t i = 0; i < std::min(kMaxFigures, groups.size()); ++i) {
     auto& [shown, numbers] = groups[i];
     std::ranges::sort(numbers);
-    text += (text.empty() ? "" : ", ") + shown + " on " + scheduler::device_names(numbers);
+    text += (text.empty() ? "" : ", ") + shown + " on " + ir::device_names(numbers);
     told += numbers.size();
   }
   if (told < devices.size()) text += ", less on " + std::to_string(devices.size() - told) + " others";

@@ -10,7 +10,7 @@
 #include "driver/pipeline/stage_modules.h"
 #include "driver/report/device_bytes.h"
 #include "driver/report/report.h"
-#include "scheduler/render/device_groups.h"
+#include "ir/device_names.h"
 #include "wire/optimizers.h"
 
 namespace graphpipe::driver {
@@ -177,7 +177,7 @@ std::string names_of_devices(const ir::StageChoice& choice) {
   const std::vector<int64_t> devices = devices_of(choice);
   std::vector<size_t> numbers(devices.begin(), devices.end());
   std::ranges::sort(numbers);
-  return scheduler::device_names(numbers);
+  return ir::device_names(numbers);
 }
 
 std::string devices_text(const ir::StageChoice& choice) {

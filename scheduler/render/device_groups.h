@@ -20,11 +20,8 @@ struct DeviceGroup {
 std::vector<DeviceGroup> device_groups(const StageGraph& graph, const Schedule& schedule, const Timeline& timeline,
                                        size_t max_apart = 16);
 
-/// "device 3", "devices 0 to 3", "devices 0, 4, 8 and 5 more".
+/// By ir::device_names.
 std::string device_names(const Schedule& schedule, const DeviceGroup& group);
-
-/// The same of numbers. Needs: ascending, not empty.
-std::string device_names(const std::vector<size_t>& numbers);
 
 /// The stages that a program computes, ascending.
 std::vector<size_t> stages_of(const ir::Program& program);

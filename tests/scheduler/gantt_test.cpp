@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "ir/device_names.h"
 #include "scheduler/build_schedule.h"
 #include "scheduler/render/device_groups.h"
 #include "support/trace_events.h"
@@ -169,10 +170,10 @@ TEST_CASE("the axis of real times has short numbers") {
 }
 
 TEST_CASE("devices are named as one reads them") {
-  CHECK(device_names({7}) == "device 7");
-  CHECK(device_names({3, 4}) == "devices 3, 4");
-  CHECK(device_names({3, 4, 5}) == "devices 3 to 5");
-  CHECK(device_names({0, 2, 4, 6, 8}) == "devices 0, 2, 4 and 2 more");
+  CHECK(ir::device_names({7}) == "device 7");
+  CHECK(ir::device_names({3, 4}) == "devices 3, 4");
+  CHECK(ir::device_names({3, 4, 5}) == "devices 3 to 5");
+  CHECK(ir::device_names({0, 2, 4, 6, 8}) == "devices 0, 2, 4 and 2 more");
 }
 
 TEST_CASE("where a device has several stages a bar says which") {
