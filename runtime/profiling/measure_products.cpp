@@ -40,14 +40,17 @@ Kernel faster(Kernel ruled, const auto& run, Kernel other, const auto& run_other
   return other_seconds < kMuchFaster * seconds ? other : ruled;
 }
 
-/// The longest sides are halved.
+/// The longest sides are halved, and stay multiples of a vector where they are.
 Product part_of(Product product) {
+  constexpr int64_t kVector = 16;
   const auto flops = [&] {
     return 2 * static_cast<double>(product.rows * product.inner) * static_cast<double>(product.columns);
   };
-  while (flops() > kEnoughFlops)
-    *std::ranges::max({&product.rows, &product.inner, &product.columns}, {},
-                      [](const int64_t* side) { return *side; }) /= 2;
+  while (flops() > kEnoughFlops) {
+    int64_t& longest = *std::ranges::max({&product.rows, &product.inner, &product.columns}, {},
+                                         [](const int64_t* side) { return *side; });
+    longest = longest % kVector == 0 ? longest / 2 / kVector * kVector : longest / 2;
+  }
   return product;
 }
 

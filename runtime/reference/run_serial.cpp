@@ -101,7 +101,7 @@ Diagnostics write_results(const PlanTable& plan, const wire::RunOptions& options
 }
 
 struct Ending {
-  bool complete = false;  // all steps were run
+  bool complete = true;  // all steps were run, or none was asked for
   bool has_launcher = false;
   Diagnostics found;
 };

@@ -58,10 +58,10 @@ TEST_CASE("a heavy stage is named; where it mixes samples the sentence says why 
 
 TEST_CASE("the devices of a stage with many replicas are named as a range") {
   const ir::PlanGraph graph = tests::plan_graph({{}}, {{.seconds = 1}}, Samples(64));
-  ir::Assignment assignment{.stage_of = {}, .choice = {}};
+  ir::Assignment assignment;
   assignment.stage_of.push_back(StageId(0u));
   assignment.choice.push_back({.micro_batch = Samples(64)});
-  for (size_t device = 0; device < 8; ++device) assignment.choice.back().devices.push_back(ir::DeviceId(device));
+  for (size_t device = 0; device < 8; ++device) assignment.choice[StageId(0u)].devices.push_back(ir::DeviceId(device));
   const Limit limit = limit_at_its_own_speed(*build_stage_graph(graph, assignment), ir::equal_devices(8));
   CHECK(limit.sentence.find("stage 0 (devices 0 to 7)") != std::string::npos);
 }

@@ -71,6 +71,7 @@ TEST_CASE("a program that nobody has launched looks at its data itself, at all o
   CHECK(run_serial_process(plan.programs(), folder.path, {"--data", folder.path}).exit_code == 0);
   CHECK(run_serial_process(plan.programs(), folder.path, {}).exit_code == 0);  // synthetic data needs no folder
   CHECK(run_serial_process(plan.programs(), folder.path, {"--stpes", "3"}).exit_code == 2);
+  CHECK(run_serial_process(plan.programs(), folder.path, {"--help"}).exit_code == 0);
   std::filesystem::remove(folder.path + "/t.npy");
   std::filesystem::remove(folder.path + "/x.npy");
   const RunEnd end = run_serial_process(plan.programs(), folder.path, {"--data", folder.path});
