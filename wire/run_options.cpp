@@ -21,6 +21,15 @@ std::string RunFlag::default_word() const {
   return is_switch() || user == FlagUser::kProgram ? "" : write(RunOptions());
 }
 
+std::string RunFlag::value_words() const {
+  const auto takes = [&](const char* word) {
+    RunOptions options;
+    return read(word, options);
+  };
+  if (is_switch() || takes("word") || !takes("1")) return value_name;
+  return text(value_name, takes("0.5") ? ", a number, " : ", a whole number, ", takes("0") ? "0 or more" : "1 or more");
+}
+
 const std::vector<RunFlag>& run_flags() {
   static const std::vector<RunFlag> kFlags = [] {
     std::vector<RunFlag> all;
@@ -51,7 +60,7 @@ std::string parse_run_options(const std::vector<std::string>& arguments, RunOpti
       if (++i == arguments.size()) return name + " needs a value " + flag->value_name;
       value = arguments[i];
     }
-    if (!flag->read(value, options)) return name + " does not take '" + value + "'; it takes " + flag->value_name;
+    if (!flag->read(value, options)) return name + " does not take '" + value + "'; it takes " + flag->value_words();
     seen.insert(name);
   }
   if (seen.contains("--steps") && seen.contains("--epochs")) return "--steps and --epochs both say when to end";

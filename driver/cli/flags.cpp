@@ -226,7 +226,7 @@ void run_option_flag(CLI::App& app, const wire::RunFlag& flag, wire::RunOptions&
   }
   const auto read = [&flag, &run](const std::string& word) {
     if (!flag.read(word, run))
-      throw CLI::ValidationError(flag.name, text("'", word, "' is not ", flag.value_name, ": ", flag.help));
+      throw CLI::ValidationError(flag.name, text("'", word, "' is not ", flag.value_words(), ": ", flag.help));
   };
   CLI::Option* option = nullptr;
   if (flag.repeats) {

@@ -25,6 +25,18 @@ std::string manifest_with(const std::string& line) {
 
 }  // namespace
 
+TEST_CASE("a number that a flag does not take is answered with those that it takes") {
+  const auto problem = [](const char* flag, const char* word) {
+    RunOptions options;
+    return parse_run_options({flag, word}, options);
+  };
+  CHECK(problem("--lr", "-1") == "--lr does not take '-1'; it takes X, a number, 0 or more");
+  CHECK(problem("--keep", "0") == "--keep does not take '0'; it takes N, a whole number, 1 or more");
+  CHECK(problem("--seed", "1.5") == "--seed does not take '1.5'; it takes N, a whole number, 0 or more");
+  CHECK(problem("--betas", "2") == "--betas does not take '2'; it takes X,Y");
+  CHECK(problem("--data", "") == "--data does not take ''; it takes DIR");
+}
+
 TEST_CASE("a manifest reads back as it was printed") {
   const Manifest manifest{
       kDigest,

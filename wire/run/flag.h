@@ -42,6 +42,9 @@ struct RunFlag {
 
   /// What the flag means where it is absent, where `help` does not say it itself; of a flag that users take.
   std::string default_word() const;
+  /// "X, a number, 0 or more", "N, a whole number, 1 or more": the value's name, and where it is one number by itself
+  /// which ones are taken, for messages about one that is not.
+  std::string value_words() const;
   bool is_switch() const { return *value_name == '\0'; }
 };
 
