@@ -49,6 +49,14 @@ bool steps_within_the_batch(const ir::StageGraph& stages, const ir::Schedule& sc
   return false;
 }
 
+// Whether replicas of the stage divide float32 main weights of 16-bit parameters.
+bool divides_main_weights(const ir::Graph& graph, const StageCut& cut, const ir::Stage& stage) {
+  return stage.choice.divides_optimizer_state() && std::ranges::any_of(cut.params, [&](ir::ParamId id) {
+           const ir::DType dtype = graph.value(graph.param(id).value).type.dtype;
+           return graph.param(id).trainable && (dtype == ir::DType::kFloat16 || dtype == ir::DType::kBFloat16);
+         });
+}
+
 }  // namespace
 
 bool has_gradients_in_fp16(const ir::Graph& graph) {
@@ -58,17 +66,6 @@ bool has_gradients_in_fp16(const ir::Graph& graph) {
         if (graph.value(output).type.dtype == ir::DType::kFloat16) return true;
   return false;
 }
-
-namespace {
-
-bool divides_main_weights(const ir::Graph& graph, const StageCut& cut, const ir::Stage& stage) {
-  return stage.choice.divides_optimizer_state() && std::ranges::any_of(cut.params, [&](ir::ParamId id) {
-           const ir::DType dtype = graph.value(graph.param(id).value).type.dtype;
-           return graph.param(id).trainable && (dtype == ir::DType::kFloat16 || dtype == ir::DType::kBFloat16);
-         });
-}
-
-}  // namespace
 
 SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, StageCut>& cuts,
                              const ir::StageGraph& stages, const ir::Schedule& schedule) {

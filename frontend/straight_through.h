@@ -1,6 +1,6 @@
 #pragma once
-// Sums x + (y - x), which are y: no module computes them but as x + (y - x).detach(), so that the gradient passes to x
-// as it is (rounding, quantised vectors). A file that has lost the detach trains y in place of x.
+// Sums x + (y - x), which are y: modules compute them as x + (y - x).detach(), so that the gradient passes to x as it
+// is (rounding, quantised vectors), and seldom otherwise. A file that has lost the detach trains y in place of x.
 
 #include <functional>
 

@@ -20,21 +20,18 @@
 namespace graphpipe::driver {
 namespace {
 
-std::string passes_of(const std::string& policy) { return runs_forwards_only(policy) ? "forwards only" : "training"; }
+std::string kind_of_run(const std::string& policy) { return runs_forwards_only(policy) ? "forwards only" : "training"; }
 
 // Before the model is read as this policy asks, since what is wrong with that would be said of the plan.
-Status check_same_passes(const ir::Plan& given, const std::string& policy) {
-  if (given.model_digest.empty() || passes_of(given.policy) == passes_of(policy)) return Ok{};
-  return other_option("--policy", passes_of(given.policy), passes_of(policy));
+Status check_same_kind(const ir::Plan& given, const std::string& policy) {
+  if (given.model_digest.empty() || kind_of_run(given.policy) == kind_of_run(policy)) return Ok{};
+  return other_option("--policy", kind_of_run(given.policy), kind_of_run(policy));
 }
 
 // A plan numbers the nodes of a graph: one that was made under other options numbers other nodes. A plan written by
 // hand names no model, so nothing is known of the options that its author had in mind.
 Status check_same_options(const ir::Plan& given, const ir::Plan& now) {
-  Diagnostics problems = spec_differences(given.spec, now.spec);
-  if (passes_of(given.policy) != passes_of(now.policy))
-    problems.push_back(other_option("--policy", passes_of(given.policy), passes_of(now.policy)));
-  if (!problems.empty()) return problems;
+  if (Diagnostics problems = spec_differences(given.spec, now.spec); !problems.empty()) return problems;
   return Ok{};
 }
 
@@ -282,7 +279,7 @@ Result<GivenPlan> GivenPlan::read(const Options& options) {
   GP_TRY_VOID(check_names(*given.plan_, given.path_));
   if (!given.plan_->spec.loss.kind.empty()) GP_TRY_VOID(given.named(passes::check_loss(given.plan_->spec.loss)));
   execute_as(*given.plan_, options.plan.execute);
-  if (options.given.contains("--policy")) GP_TRY_VOID(check_same_passes(*given.plan_, options.plan.policy));
+  if (options.given.contains("--policy")) GP_TRY_VOID(check_same_kind(*given.plan_, options.plan.policy));
   if (asks_for_order(*given.plan_, options)) given.plan_->schedule.reset();
   return given;
 }

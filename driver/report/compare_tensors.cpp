@@ -129,7 +129,7 @@ class UpdateRule {
 
   double update_norm(const StoredNumbers& before, const StoredNumbers& after, const Scale& scale) const {
     double sum = 0;
-    for_each_pair(before, after, [&](size_t, double start, double end) { sum += (end - start) * (end - start); });
+    for_each_pair(before, after, [&](double start, double end) { sum += (end - start) * (end - start); });
     return std::max(std::sqrt(sum), is_adam() ? 0 : scale.rate * scale.norm * momentum_factor());
   }
 
@@ -243,7 +243,7 @@ Status keep_largest_differences(const std::string& path, const std::string& refe
     const StoredNumbers found = mine.numbers(name), expected = theirs.numbers(entry);
     if (found.size() != expected.size()) continue;
     double& worst = largest[name];
-    for_each_pair(found, expected, [&](size_t, double a, double b) { worst = std::max(worst, std::abs(a - b)); });
+    for_each_pair(found, expected, [&](double a, double b) { worst = std::max(worst, std::abs(a - b)); });
   }
   return Ok{};
 }

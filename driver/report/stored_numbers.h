@@ -42,7 +42,7 @@ void for_each_block(size_t size, const Visit& visit) {
   for (size_t first = 0; first < size; first += kBlock) visit(first, std::min(kBlock, size - first));
 }
 
-/// Calls visit(index, number of a, number of b) in order. Needs: a.size() == b.size().
+/// Calls visit(number of a, number of b) in order. Needs: a.size() == b.size().
 template <typename Visit>
 void for_each_pair(const StoredNumbers& a, const StoredNumbers& b, const Visit& visit) {
   std::vector<double> of_a, of_b;
@@ -51,7 +51,7 @@ void for_each_pair(const StoredNumbers& a, const StoredNumbers& b, const Visit& 
     of_b.resize(count);
     a.decode(first, of_a);
     b.decode(first, of_b);
-    for (size_t i = 0; i < count; ++i) visit(first + i, of_a[i], of_b[i]);
+    for (size_t i = 0; i < count; ++i) visit(of_a[i], of_b[i]);
   });
 }
 
