@@ -2,7 +2,9 @@
 
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 
 #include "runtime/error.h"
@@ -44,6 +46,7 @@ std::string optimizer_file(const StageState& state) {
                             : text(stage, ".replica", state.replica, kOptimizerEnd);
 }
 
+std::string kind_of(const std::string& state_name) { return state_name.substr(0, state_name.find('/')); }
 std::string parameter_of(const std::string& state_name) { return state_name.substr(state_name.find('/') + 1); }
 
 /// A part of a state: "exp_avg@128/NAME" is "exp_avg/NAME" from its element 128 on.
@@ -53,7 +56,7 @@ struct PartOfState {
 };
 
 std::optional<PartOfState> part_of_state(const std::string& name) {
-  const std::string kind = name.substr(0, name.find('/'));
+  const std::string kind = kind_of(name);
   const size_t at = kind.rfind('@');
   if (at == std::string::npos) return std::nullopt;
   PartOfState part{.whole = kind.substr(0, at) + name.substr(kind.size())};
@@ -161,14 +164,40 @@ CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::Chec
       optimizer_(paths_with_end(folder, record, kOptimizerEnd)) {
   for (const wire::ManifestEntry& entry : record.files)
     if (entry.path.ends_with(kBuffersEnd)) buffers_.emplace(entry.path, folder + "/" + entry.path);
-  for (const auto& [name, place] : optimizer_.tensors())
-    if (const auto part = part_of_state(name)) parts_[part->whole][part->first] = name;
+  for (const auto& [name, place] : optimizer_.tensors()) {
+    const auto part = part_of_state(name);
+    if (part) parts_[part->whole][part->first] = name;
+    kinds_.insert(kind_of(part ? part->whole : name));
+  }
 }
 
 void CheckpointTensors::restore(StageState& state, bool same_plan, const Device& device) const {
   for (size_t index = 0; index < state.weights.size(); ++index) restore_weight(state, index, same_plan, device);
   take_optimizer_states(
       state, [this](const std::string& name) { return optimizer_state(name); }, device);
+  check_states(state, same_plan);
+}
+
+// An update gives all trained parameters of a plan a state.
+void CheckpointTensors::check_states(const StageState& state, bool same_plan) const {
+  std::vector<size_t> missing;
+  for (const size_t index : state.trainable) {
+    if (!state.optimizer.state(index).empty() || (!state.owned.empty() && state.owned[index].count == 0)) continue;
+    const ParameterState fresh = state.optimizer.fresh_state(index, owned_part(state, index, state.weights[index]));
+    if (std::ranges::any_of(fresh, [&](const NamedTensor& part) { return kinds_.contains(part.name); }))
+      missing.push_back(index);
+  }
+  if (missing.empty()) return;
+  const std::string name = state.entry->params[missing.front()].name;
+  if (same_plan) misfit(folder_, name, "has no optimizer state there, and other parameters have: a part is missing");
+  if (state.replica != 0) return;  // the first one tells
+  const Diagnostic note{.code = Code::kMalformedFile,
+                        .severity = Severity::kNote,
+                        .origin = ModelText(folder_),
+                        .message = text("the checkpoint has no optimizer state of ", quoted(ModelText(name)),
+                                        missing.size() > 1 ? text(" and ", missing.size() - 1, " more") : "",
+                                        ", which the plan that wrote it did not train: it begins anew")};
+  std::fprintf(stderr, "%s\n", to_line(note).c_str());
 }
 
 at::Tensor CheckpointTensors::optimizer_state(const std::string& name) const {

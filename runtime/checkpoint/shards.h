@@ -3,6 +3,7 @@
 // their parameters, so that another plan of the same model finds them whatever its stages are.
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,13 @@ class CheckpointTensors {
 
   /// Restores the state from the checkpoint. `same_plan`: each replica gets its own running statistics; under another
   /// plan all get those of the first. Throws RunError (kMalformedFile) if a parameter is missing or has another type or
-  /// shape, or if only part of its optimizer state is present.
+  /// shape, if only part of its optimizer state is present, or if `same_plan` and it has none where others have. Under
+  /// another plan, which may train what the first one froze, stderr has a note of the latter.
   void restore(StageState& state, bool same_plan, const Device& device) const;
 
  private:
   void restore_weight(StageState& state, size_t index, bool same_plan, const Device& device) const;
+  void check_states(const StageState& state, bool same_plan) const;
   /// By the name of the whole; undefined if there is none.
   at::Tensor optimizer_state(const std::string& name) const;
   at::Tensor joined_parts(const std::string& name, const std::map<int64_t, std::string>& parts) const;
@@ -63,6 +66,8 @@ class CheckpointTensors {
   Safetensors weights_, optimizer_;
   /// Of states that replicas divided, by the name of the whole: names of the parts, by their first element.
   std::map<std::string, std::map<int64_t, std::string>> parts_;
+  /// Of states, whole or not: what stands before the name of a parameter.
+  std::set<std::string> kinds_;
   std::map<std::string, Safetensors> buffers_;  // by file
 };
 

@@ -55,6 +55,15 @@ struct TwoPlans {
   }
 };
 
+// The files of a checkpoint have digests: a test that removes one takes it out of the record too.
+void take_out_of_record(const std::string& step, const std::string& file) {
+  std::istringstream lines(read_text(step + "checkpoint.txt"));
+  std::string record;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.ends_with(" " + file) && !line.starts_with("end ")) record += line + "\n";
+  std::ofstream(step + "checkpoint.txt") << record << "end " << graphpipe::driver::sha256_of_text(record) << "\n";
+}
+
 }  // namespace
 
 TEST_CASE("replicas that divide the optimizer's state train to the same bits in less memory") {
@@ -91,7 +100,25 @@ TEST_CASE("a training goes on with a divided state from a whole one, and the oth
   }
 }
 
-// The files of a checkpoint have digests: what is tested here takes a file out of its record too.
+TEST_CASE("a checkpoint that lacks all optimizer state of a stage is refused by the plan that wrote it") {
+  const TwoPlans& plans = TwoPlans::get();
+  const std::string checkpoints = plans.whole + ".checkpoints", step = checkpoints + "/step-2/";
+  for (const char* stage : {"stage0", "stage1"}) {
+    CAPTURE(stage);
+    std::filesystem::remove_all(checkpoints);
+    plans.run(plans.whole, 2, {"--checkpoint", checkpoints});
+    const std::string file = std::string(stage) + ".optimizer.safetensors";
+    REQUIRE(std::filesystem::remove(step + file));
+    take_out_of_record(step, file);
+    const std::string refusal =
+        graphpipe_output({"run", plans.whole, "--data", plans.reference.folder + "/data", "--steps", "4", "--lr",
+                          "0.01", "--resume", checkpoints, "--json", "--quiet"},
+                         3);
+    CHECK(refusal.find("has no optimizer state there, and other parameters have: a part is missing") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a checkpoint that lacks a part of a divided state is refused by every plan") {
   const TwoPlans& plans = TwoPlans::get();
   const std::string checkpoints = plans.divided + ".checkpoints", step = checkpoints + "/step-2/";
@@ -110,11 +137,7 @@ TEST_CASE("a checkpoint that lacks a part of a divided state is refused by every
       return graphpipe_output(words, 3);
     };
     CHECK(refusal(plans.divided).find(file) != std::string::npos);
-    std::istringstream lines(read_text(step + "checkpoint.txt"));
-    std::string record;
-    for (std::string line; std::getline(lines, line);)
-      if (!line.ends_with(" " + file) && !line.starts_with("end ")) record += line + "\n";
-    std::ofstream(step + "checkpoint.txt") << record << "end " << graphpipe::driver::sha256_of_text(record) << "\n";
+    take_out_of_record(step, file);
     for (const std::string& folder : {plans.divided, plans.whole})
       CHECK(refusal(folder).find("parts of it are missing") != std::string::npos);
   }
