@@ -81,7 +81,8 @@ Result<RunOutcome> launch_again(const Options& options, int device_count, wire::
     GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
     if (outcome.exit_code != wire::kExitPeerFailed || left == 0 || interrupted()) return outcome;
     print_problems("run", outcome.problems);
-    std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1 << "\n";
+    std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1
+              << (options.json ? "; the JSON result is of the steps from there on, --log keeps all" : "") << "\n";
     // A run that began from another folder's checkpoint does so again until it has one of its own.
     if (run.checkpoint.resume.empty() || holds_checkpoint(run.checkpoint.folder))
       run.checkpoint.resume = run.checkpoint.folder;

@@ -150,7 +150,8 @@ std::vector<RunFlag> optimizer_flags() {
                 write_betas),
       number_flag<&O::epsilon>("--eps", "what is added to the divisor of an update (the optimizer's own)"),
       std::move(group),
-      read_flag("--no-decay", kNormsAndBiases, "no weight decay of parameters with fewer than two dimensions",
+      read_flag("--no-decay", kNormsAndBiases,
+                "no weight decay of parameters with fewer than two dimensions, unless a --group gives them one",
                 read_no_decay,
                 [](const RunOptions& options) {
                   return std::string(options.optimizer.spares_norms_and_biases ? kNormsAndBiases : "");
