@@ -15,11 +15,36 @@ constexpr std::array kLosses = {
     &kCrossEntropyLoss, &kMeanSquaredErrorLoss, &kBceWithLogitsLoss, &kContrastiveLoss, &kOutputLoss,
 };
 
-Diagnostic bad_loss_text(const std::string& flag, std::string message) {
+Diagnostic bad_loss_text(const std::string& flag, std::string message, const char* more = "") {
   return {.code = Code::kUsage,
           .origin = ModelText("--loss " + flag),
           .message = std::move(message),
-          .hint = "write " + loss_forms()};
+          .hint = text("write ", loss_forms(), more)};
+}
+
+// A comma ends a name; one that belongs to it is written as in addresses of the web.
+constexpr std::string_view kComma = "%2C", kPercent = "%25";
+
+std::string name_of(std::string_view word) {
+  std::string name;
+  for (size_t i = 0; i < word.size(); ++i) {
+    const std::string_view here = word.substr(i, kComma.size());
+    const bool is_written = here == kComma || here == kPercent;
+    name += here == kComma ? ',' : here == kPercent ? '%' : word[i];
+    if (is_written) i += kComma.size() - 1;
+  }
+  return name;
+}
+
+std::string word_of(std::string_view name) {
+  std::string word;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const std::string_view here = name.substr(i, kComma.size());
+    if (name[i] == ',') word += kComma;
+    else if (here == kComma || here == kPercent) word += kPercent;
+    else word += name[i];
+  }
+  return word;
 }
 
 /// Reads one option; false if the loss does not accept it in this form.
@@ -71,11 +96,12 @@ Result<ir::LossSpec> parse_loss(const std::string& flag) {
   for (const std::string_view name : {parts[0], parts[names - 1]})
     if (name.front() == ' ' || name.back() == ' ')
       return bad_loss_text(flag, text("the name ", quoted(ModelText(std::string(name))), " has a blank at its end"));
-  spec.output = ModelText(std::string(parts[0]));
-  if (loss->takes_label) spec.label = ModelText(std::string(parts[1]));
+  spec.output = ModelText(name_of(parts[0]));
+  if (loss->takes_label) spec.label = ModelText(name_of(parts[1]));
   for (size_t i = names; i < parts.size(); ++i)
     if (!parse_loss_option(*loss, parts[i], spec.options))
-      return bad_loss_text(flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))));
+      return bad_loss_text(flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))),
+                           "; a comma within a name is written %2C");
   return spec;
 }
 
@@ -101,8 +127,8 @@ Status check_loss(const ir::LossSpec& spec) {
 std::string print_loss(const ir::LossSpec& spec) {
   const LossDef* loss = find_loss(spec.kind);
   if (loss == nullptr) return {};
-  std::string out = text(spec.kind, ":", spec.output.raw());
-  if (loss->takes_label) out += "," + spec.label.raw();
+  std::string out = text(spec.kind, ":", word_of(spec.output.raw()));
+  if (loss->takes_label) out += "," + word_of(spec.label.raw());
   for (const LossOption& option : loss->options)
     if (spec.options.has(option.name))
       out += text(",", option.name, option.has_value ? text("=", spec.options.get_int(option.name, 0)) : "");

@@ -64,6 +64,12 @@ TEST_CASE("losses on the command line") {
   CHECK(loss->options.get_int("ignore", 0) == -1);
   CHECK(loss->options.get_int("axis", 0) == 2);
   CHECK(passes::print_loss(*loss) == "cross_entropy:out,lab,ignore=-1,axis=2");
+  const auto comma = passes::parse_loss("mse:a%2Cb,100%2C%252C%");
+  REQUIRE(comma.ok());
+  CHECK(comma->output == ModelText("a,b"));
+  CHECK(comma->label == ModelText("100,%2C%"));
+  CHECK(passes::print_loss(*comma) == "mse:a%2Cb,100%2C%252C%");
+  CHECK(passes::parse_loss("mse:a,b,c").problems().front().hint.find("%2C") != std::string::npos);
   for (const char* bad : {"cross_entropy:out", "mse:", "mse:a,", "l1:a,b", "contrastive:s,l", "output:x,axis=1", "mse",
                           "output:x,sum=1", "output:x,sum,sum", "cross_entropy:a,b,axis", "cross_entropy:a,b,axis=64",
                           "cross_entropy:a,b,axis=-1", "cross_entropy:a,b,ignore=x"}) {
