@@ -76,6 +76,7 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
                         .scales_loss = has_gradients_in_fp16(graph),
                         .whole_steps = steps_within_the_batch(stages, schedule),
                         .together = {},
+                        .tied_names = {},
                         .entries = {}};
   for (const ir::StageId stage : stages.stage_ids()) {
     const ir::Stage& of_plan = stages.stages[stage];
@@ -87,6 +88,8 @@ SourceFile write_input_table(const ir::Graph& graph, const IdMap<ir::StageId, St
     if (const int64_t replicas = std::ssize(of_plan.choice.devices); of_plan.exchanges_sums)
       table.together.push_back({(replicas - 1) * size / replicas + 1, size, false});
   }
+  for (const ir::ParamId id : graph.param_ids())
+    for (const ModelText& alias : graph.param(id).aliases) table.tied_names.push_back(alias.raw());
   for (const size_t input : read) table.entries.push_back(entry_of(graph, graph.inputs()[input]));
   return {std::string(wire::kDataTableFile), wire::print_data_table(table)};
 }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::string_view kDataHeader = "graphpipe-data 3";
 constexpr std::string_view kMainWeights = "main weights divided";
+constexpr std::string_view kTied = "tied ";
 constexpr size_t kMaxDims = 64;
 
 // "[0,48)", then perhaps "ignored" and a number.
@@ -100,6 +101,7 @@ std::string print_data_table(const DataTable& table) {
                          "\n", table.divides_main_weights ? kMainWeights : "", table.divides_main_weights ? "\n" : "");
   for (const TogetherRow& row : table.together)
     out += text("together ", row.fewest, " of ", row.micro_batch, row.always ? " always\n" : "\n");
+  for (const std::string& name : table.tied_names) out += text(kTied, encoded_name(name), "\n");
   for (const DataEntry& entry : table.entries) {
     out += text("input ", encoded_name(entry.name), " ", element_name(entry.type), " axis ", entry.batch_axis, " ",
                 shape_text(entry.dims));
@@ -128,6 +130,11 @@ std::optional<DataTable> parse_data_table(std::string_view text) {
   if (table.divides_main_weights) ++first;
   for (; first < lines.size() && lines[first].starts_with("together "); ++first)
     if (!parse_together(split(lines[first], " "), table.together.emplace_back())) return std::nullopt;
+  for (; first < lines.size() && lines[first].starts_with(kTied); ++first) {
+    std::optional<std::string> name = decoded_name(lines[first].substr(kTied.size()));
+    if (!name) return std::nullopt;
+    table.tied_names.push_back(*std::move(name));
+  }
   for (size_t i = first; i < lines.size(); ++i)
     if (!parse_entry(split(lines[i], " "), table.entries.emplace_back())) return std::nullopt;
   return table;

@@ -1,6 +1,7 @@
 #pragma once
-// What the inputs and labels that a plan reads must be. Written beside the programs as `data.txt`, so that whoever
-// starts them can refuse data before the first process starts. Text form, one input per line:
+// What the inputs and labels that a plan reads must be, and what its weights are called besides. Written beside the
+// programs as `data.txt`, so that whoever starts them can refuse data before the first process starts. Text form, one
+// input per line:
 //
 //   graphpipe-data 3
 //   batch 8
@@ -9,6 +10,7 @@
 //   steps any
 //   main weights divided
 //   together 2 of 4 always
+//   tied tokens.weight
 //   input tokens int64 axis 0 [1,16] ids [-48,48)
 //   input label int64 axis 0 [1,16] ids [0,48) ignored -100
 //   input mask float32 axis -1 [16,16]
@@ -64,6 +66,8 @@ struct DataTable {
   /// Whether the replicas of some stage divide the float32 main weights of 16-bit parameters.
   bool divides_main_weights = false;
   std::vector<TogetherRow> together;
+  /// Further names of weights that modules share, under which a file of weights may have them.
+  std::vector<std::string> tied_names;
   std::vector<DataEntry> entries;
   bool operator==(const DataTable&) const = default;
 };

@@ -32,13 +32,15 @@ Result<std::map<std::string, wire::ElementType>> weight_types(const std::string&
 void note_unknown(const std::string& folder, const std::string& path, std::span<const files::TensorEntry> tensors,
                   Diagnostics& found) {
   const auto known = weight_types(folder);
-  if (!known) return;
+  const auto table = wire::read_data_table(folder);
+  if (!known || !table) return;
+  const std::set<std::string> tied(table->tied_names.begin(), table->tied_names.end());
   size_t count = 0;
   ModelText first;
   for (const files::TensorEntry& tensor : tensors) {
     const std::string& name = tensor.name.raw();
     // A counter that PyTorch's norms keep beside their statistics.
-    if (known->contains(name) || name.ends_with("num_batches_tracked")) continue;
+    if (known->contains(name) || tied.contains(name) || name.ends_with("num_batches_tracked")) continue;
     if (count++ == 0) first = tensor.name;
   }
   if (count == 0) return;

@@ -45,7 +45,9 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
     const ir::Param& param = graph.param(id);
     if (param.kind == ir::ParamKind::kConstant) continue;
     const ir::TensorType& type = graph.value(param.value).type;
-    const auto found = saved.find(param.name.raw());
+    auto found = saved.find(param.name.raw());
+    for (const ModelText& alias : param.aliases)
+      if (found == saved.end()) found = saved.find(alias.raw());
     if (found == saved.end() || found->second->dtype != type.dtype || found->second->shape != dims_of(type)) {
       if (problems.size() < kMaxProblems)
         problems.push_back({.code = Code::kBadParameter,

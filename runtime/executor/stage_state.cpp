@@ -41,8 +41,26 @@ std::string found_instead(const std::string& name, const Safetensors& file) {
   return text("it has ", count, count == 1 ? " tensor" : " tensors", found.empty() ? "" : ", such as ", found);
 }
 
+// PyTorch's writers of safetensors keep a weight that modules share under one of its names, not always the same.
+const TensorPlace* find_by_any_name(const ParamRow& row, const Safetensors& file) {
+  const TensorPlace* found = file.find(row.name);
+  std::string first = row.name;
+  for (const char* alias : row.aliases) {
+    const TensorPlace* other = file.find(alias);
+    if (other == nullptr) continue;
+    if (found != nullptr && !std::ranges::equal(bytes_in(file.view(*found)), bytes_in(file.view(*other))))
+      fail(Code::kMalformedFile,
+           text("the weights file has other numbers for ", quoted(ModelText(first)), " than for ",
+                quoted(ModelText(alias)), ", which are one parameter of this model"),
+           "export the model without the tie, or pass --weights a file of a model that has it");
+    if (found == nullptr) first = alias;
+    found = found == nullptr ? other : found;
+  }
+  return found;
+}
+
 const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safetensors& file, const char* hint) {
-  const TensorPlace* place = file.find(row.name);
+  const TensorPlace* place = find_by_any_name(row, file);
   const std::vector<int64_t> dims = shape_of(row.tensor, 1);
   if (place != nullptr && place->type == scalar_type(type) && place->dims == dims) return *place;
   const std::string found = place == nullptr ? found_instead(row.name, file) : "there it is " + type_words(*place);

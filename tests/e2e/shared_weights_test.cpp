@@ -1,9 +1,11 @@
 // A model whose weights are external data: the compiled folder holds them without a copy, trains and is verified as any
-// other, outlives the model and can be copied away.
+// other, outlives the model and can be copied away. And files of weights that modules share.
 
 #include <doctest/doctest.h>
 #include <onnx/onnx_pb.h>
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -100,4 +102,49 @@ TEST_CASE("weights of external data are not copied, and train as those of the mo
   graphpipe_output(run_words(reference, copy), wire::kExitInputRefused);
   fs::resize_file(moved + "/weights/0.bin", fs::file_size(moved + "/weights/0.bin") / 2);
   graphpipe_output(run_words(reference, moved), wire::kExitInputRefused);
+}
+
+// Writers of PyTorch keep a shared weight under one of its names, and `export` under each.
+TEST_CASE("a file of weights may have a tied weight under any of its names, and not with other numbers under each") {
+  const Reference reference = read_reference("gpt2_like");
+  const std::string folder = work_folder("tied_names"), rules = folder + ".parameters";
+  fs::create_directories(fs::path(rules).parent_path());
+  std::ofstream(rules) << "head.weight tie tokens.weight\n";
+  compile(reference, folder, {"--devices", "2", "--stages", "2", "--micro-batch", "2", "--parameters", rules});
+  const auto words = [&](const std::string& weights) {
+    return std::vector<std::string>{"run",       folder,  "--data", reference.folder + "/data",
+                                    "--steps",   "2",     "--lr",   "0.05",
+                                    "--weights", weights, "--json", "--quiet"};
+  };
+  const std::string saved = folder + ".saved.safetensors", both = folder + ".both.safetensors",
+                    one = folder + ".one.safetensors", other = folder + ".other.safetensors";
+  graphpipe_output({"run", folder, "--data", reference.folder + "/data", "--steps", "1", "--lr", "0.05", "--save",
+                    saved, "--quiet"});
+  graphpipe_output({"export", folder, "--weights", saved, "-o", both});
+  const std::vector<double> losses = losses_of(graphpipe_output(words(saved)));
+  const std::string of_both = graphpipe_output(words(both));
+  CHECK(losses_of(of_both) == losses);
+  CHECK(of_both.find("not of the model") == std::string::npos);
+
+  std::string text = read_text(both);
+  const size_t name = text.find("\"head.weight\"");
+  REQUIRE(name != std::string::npos);
+  REQUIRE(text.find("\"tokens.weight\"") != std::string::npos);
+  std::string renamed = text;
+  renamed[name + 1] = 'x';
+  std::ofstream(one, std::ios::binary) << renamed;
+  const std::string of_one = graphpipe_output(words(one));
+  CHECK(losses_of(of_one) == losses);
+  CHECK(of_one.find("1 tensor is not of the model, and not read; the first is 'xead.weight'") != std::string::npos);
+  const std::string again = folder + ".again.safetensors";
+  graphpipe_output({"export", folder, "--weights", one, "-o", again});
+  CHECK(same_bytes(again, both));
+
+  // The first number of the one, which lies behind a header that begins with its own length.
+  uint64_t header = 0;
+  std::memcpy(&header, text.data(), sizeof header);
+  const std::string offsets = "\"data_offsets\":[";
+  text[8 + header + std::stoul(text.substr(text.find(offsets, name) + offsets.size()))] ^= 1;
+  std::ofstream(other, std::ios::binary) << text;
+  CHECK(graphpipe_output(words(other), 3).find("which are one parameter of this model") != std::string::npos);
 }

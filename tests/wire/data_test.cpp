@@ -127,6 +127,7 @@ TEST_CASE("a table of data reads back as it was printed, names of any bytes incl
   table.whole_steps = true;
   table.divides_main_weights = true;
   table.together = {{2, 4}, {3, 3, true}};
+  table.tied_names = {"head.weight", "a b"};
   table.entries[1].dims = {2, 7};
   table.entries[1].batch_axis = 1;
   CHECK(parse_data_table(print_data_table(table)) == table);
