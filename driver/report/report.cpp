@@ -90,6 +90,12 @@ void report_notes(const Options& options, const Diagnostics& notes) {
   for (const Diagnostic& note : one_of_each_kind(notes)) std::cerr << to_line(note) << "\n";
 }
 
+void report_run_notes(const Options& options, const Diagnostics& notes) {
+  Diagnostics told = notes;
+  if (options.quiet) std::erase_if(told, [](const Diagnostic& note) { return note.severity == Severity::kNote; });
+  for (const Diagnostic& note : one_of_each_kind(told)) std::cerr << to_line(note) << "\n";
+}
+
 void print_json(std::string_view verb, JsonObject object, const Diagnostics& diagnostics, bool complete) {
   std::vector<JsonObject> items;
   for (const Diagnostic& diagnostic : one_of_each_kind(diagnostics)) items.push_back(to_json(diagnostic));

@@ -29,6 +29,8 @@ Diagnostics one_of_each_kind(const Diagnostics& diagnostics);
 
 /// Prints warnings and notes to stderr, one of each kind, unless --quiet.
 void report_notes(const Options& options, const Diagnostics& notes);
+/// The same of a run, which has no answer that could hold them: warnings also where it is quiet.
+void report_run_notes(const Options& options, const Diagnostics& notes);
 
 /// Prints the verb's object, completed with the envelope: schema, tool_version, complete, diagnostics. Not `complete`
 /// is an answer that a time limit or an interrupt has cut short, and what is printed in place of an answer.

@@ -134,13 +134,14 @@ Result<RunOutcome> run_plan_folder(const Options& options) {
   const Diagnostics found = check_run_files(options.input, read);
   if (has_error(found)) return found;
   GP_TRY(run, in_steps(options.input, run, read.data));
-  report_notes(options, found);
+  report_run_notes(options, found);
   const bool is_random = read.data.folder.empty() && read.data.feed.empty();
   if (facts.trains && is_random && (!read.output.save.empty() || facts.takes_checkpoints))
-    report_notes(options, {{.code = Code::kUsage,
-                            .severity = Severity::kNote,
-                            .message = "the run has no --data: it trains on random numbers, and keeps what it learns",
-                            .hint = "name the samples with --data"}});
+    report_run_notes(options,
+                     {{.code = Code::kUsage,
+                       .severity = Severity::kWarning,
+                       .message = "the run has no --data: it trains on random numbers, and keeps what it learns",
+                       .hint = "name the samples with --data"}});
   if (!options.write_config.empty()) {
     GP_TRY_VOID(files::write_file(options.write_config, config_text(options.run)));
   }

@@ -334,7 +334,7 @@ Result<Verdict> verify(Options options) {
   GP_TRY(const HeldData held, unpack_data(options.input, options.run, options.quiet));
   const Diagnostics found = check_run_files(options.input, options.run);
   if (has_error(found)) return found;
-  report_notes(options, found);
+  report_run_notes(options, found);
   GP_TRY(options.run, in_steps(options.input, options.run, options.run.data));
   GP_TRY(const FolderLock alone, FolderLock::take(options.input + "/verify"));
   TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),

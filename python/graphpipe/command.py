@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import warnings
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional, Union
 
@@ -65,6 +66,8 @@ def environment(needs_runtime: bool = False) -> dict[str, str]:
 
 # Verbs that link programs against the runtime, or run such programs.
 BUILDING = {"build", "compile", "profile"}
+# Verbs that start programs, whose answer is that of the programs alone.
+RUNNING = {"run", "verify"}
 # Exit codes that come with an answer: what a verb looked for and found is no failure of the call.
 ANSWERING: dict[str, tuple[int, ...]] = {"lint": (0, 1, 3), "verify": (0, 1)}
 # Verbs whose search may be ended early (time_limit), with the best plan so far: Answer.complete is False then.
@@ -112,6 +115,18 @@ def answer_of(verb: str, exit_code: int, output: str, errors: str) -> dict[str, 
     raise error_of(verb, exit_code, problems, errors)
 
 
+MAX_WARNINGS = 10
+
+
+def warn_of(errors: str, stacklevel: int) -> None:
+    """What a run that ended well has told on stderr: its answer has no room for it."""
+    told = list(dict.fromkeys(line.strip() for line in errors.splitlines() if line.startswith(("warning[", "note["))))
+    for line in told[:MAX_WARNINGS]:
+        warnings.warn(line, stacklevel=stacklevel + 1)
+    if len(told) > MAX_WARNINGS:
+        warnings.warn(f"and {len(told) - MAX_WARNINGS} more like these", stacklevel=stacklevel + 1)
+
+
 def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -> dict[str, Any]:
     """Runs a verb and returns its JSON object. Errors: GraphPipeError, by its exit code."""
     # Behind "--", so that a file whose name begins with a dash is no flag.
@@ -123,7 +138,10 @@ def call(verb: str, *arguments: Union[str, "os.PathLike[str]"], **flags: Flag) -
         except BaseException:
             end(process)
             raise
-    return answer_of(verb, process.returncode, output, errors)
+    answer = answer_of(verb, process.returncode, output, errors)
+    if verb in RUNNING:
+        warn_of(errors, stacklevel=3)
+    return answer
 
 
 def end(process: "subprocess.Popen[Any]") -> None:

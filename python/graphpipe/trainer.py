@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequenc
 
 from graphpipe_feed import FeedError, serve
 
-from .command import Flag, answer_of, binary, end, environment, words_of
+from .command import Flag, answer_of, binary, end, environment, warn_of, words_of
 from .program import PathLike, Program
 from .results import Run, parsed
 
@@ -111,7 +111,10 @@ class Trainer:
                 raise feeder.failure
             output.seek(0)
             errors.seek(0)
-            return answer_of("run", run.returncode, output.read(), errors.read())
+            told = errors.read()
+            answer = answer_of("run", run.returncode, output.read(), told)
+            warn_of(told, stacklevel=3)
+            return answer
 
 
 def _length(loader: Iterable[Any]) -> int:

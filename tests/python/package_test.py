@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +25,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import graphpipe  # noqa: E402
 from graphpipe import results  # noqa: E402
 import graphpipe_feed  # noqa: E402
-from graphpipe.command import answer_of, call, words_of  # noqa: E402
+from graphpipe.command import answer_of, call, warn_of, words_of  # noqa: E402
 
 MODEL = ROOT / "tests/data/models/dlrm/model.onnx"
 LOSS = "bce:logit,click"
@@ -56,6 +57,15 @@ class Flags(unittest.TestCase):
                 self.assertGreater(len(graphpipe.inspect("-m.onnx").inputs), 0)
             finally:
                 os.chdir(before)
+
+    def test_what_a_run_told_is_a_warning(self):
+        said = "step 1 of 2\nwarning[bad-data] 'x': 1 tensor is not read\n" + "".join(f"warning[a] step {i}\n" for i in range(20))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_of(said, 1)
+        self.assertEqual(len(caught), 11)
+        self.assertEqual(str(caught[0].message), "warning[bad-data] 'x': 1 tensor is not read")
+        self.assertEqual(str(caught[10].message), "and 11 more like these")
 
     def test_an_error_has_what_the_programs_said(self):
         answer = '{"diagnostics": [{"severity": "error", "code": "bad-data", "origin": "", "message": "see stderr", "hint": ""}]}'
@@ -384,6 +394,10 @@ class Training(unittest.TestCase):
             if program.startswith(str(Path(self.program.folder) / "build/device")):
                 found.append(int(process))
         return found
+
+    def test_a_run_that_keeps_what_random_numbers_taught_it_warns(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertWarnsRegex(UserWarning, "trains on random numbers"):
+            self.program.run(steps=1, save=Path(folder) / "w.safetensors")
 
     def test_it_verifies(self):
         answer = call("verify", self.program.folder, steps=2)
