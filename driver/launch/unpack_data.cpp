@@ -105,6 +105,24 @@ Result<Descriptor> held_folder(const std::string& folder) {
                         "start the run again; the cache may be too small (GRAPHPIPE_DATA_CACHE_GIB)");
 }
 
+bool has_ending(const fs::path& file, std::string_view ending) { return file.extension().string() == ending; }
+
+// A folder without data of its own whose folders have packed files, such as the splits of a Hugging Face DatasetDict:
+// the first of these by name; empty: it is none.
+std::string first_split(const std::string& data) {
+  std::error_code error;
+  std::string first;
+  for (const fs::directory_entry& entry : fs::directory_iterator(data, error)) {
+    if (has_ending(entry.path(), ".npy") || has_ending(entry.path(), ".pb")) return {};
+    if (!entry.is_directory(error)) continue;
+    for (const fs::directory_entry& part : fs::directory_iterator(entry.path(), error))
+      if (has_ending(part.path(), ".npy") || has_ending(part.path(), ".pb")) return {};
+    const std::string name = entry.path().filename().string();
+    if (names_packed_files(entry.path().string()) && (first.empty() || name < first)) first = name;
+  }
+  return first;
+}
+
 }  // namespace
 
 bool names_packed_files(const std::string& data) {
@@ -122,7 +140,17 @@ bool names_packed_files(const std::string& data) {
 Result<HeldData> unpack_data(const std::string& generated_folder, wire::RunOptions& run, bool quiet) {
   HeldData held;
   for (std::string* data : {&run.data.folder, &run.data.eval_folder}) {
-    if (data->empty() || !names_packed_files(*data)) continue;
+    if (data->empty()) continue;
+    if (!names_packed_files(*data)) {
+      if (const std::string split = first_split(*data); !split.empty())
+        return Diagnostic{
+            .code = Code::kBadData,
+            .origin = ModelText(*data),
+            .message = text("the folder holds no data, and folders of Parquet, Arrow or tar files such as ",
+                            quoted(ModelText(split))),
+            .hint = "name one of these folders"};
+      continue;
+    }
     GP_TRY(*data, unpacked(generated_folder, *data, run.data.paddings, quiet));
     GP_TRY(Descriptor folder, held_folder(*data));
     held.folders.push_back(std::move(folder));

@@ -138,7 +138,7 @@ class TarFiles:
         for ending in self.by_ending:
             if ending not in sample:
                 raise Refused(path, f"sample {shown(name)} has no {shown(ending)} beside its other members",
-                              "write the members of a sample one after the other")
+                              f"write it as KEY.{ending}, right before or behind the others of its KEY")
         for ending, declared in self.by_ending.items():
             parts[declared.name].write(sample[ending], 1)
         return 1

@@ -189,6 +189,20 @@ TEST_CASE("files that do not fit are refused before the first process starts, wi
     CHECK(!entry.path().filename().string().starts_with("."));
 }
 
+TEST_CASE("of a folder of splits one is to be named") {
+  const std::string splits = packed_folder() + "/splits";
+  fs::remove_all(splits);
+  for (const char* split : {"train", "test"}) {
+    fs::create_directories(splits + "/" + split);
+    fs::copy_file(packed_folder() + "/whole.arrow", splits + "/" + split + "/data-00000-of-00001.arrow");
+    std::ofstream(splits + "/" + split + "/state.json") << "{}";
+  }
+  const PackedRun run = refused("splits");
+  CHECK(run.code == 3);
+  CHECK(run.has("folders of Parquet, Arrow or tar files such as 'test'"));
+  CHECK(refused("splits/train").code == 0);
+}
+
 TEST_CASE("without pyarrow a Parquet file is refused with what to install, and tar files are read") {
   const std::string hidden = work_folder("packed_without");
   fs::create_directories(hidden + "/pyarrow");
