@@ -128,21 +128,20 @@ def _element(name: str, declared: str, number: float) -> bytes:
         raise FeedError(f"{declared} {name!r} cannot be filled up with {number!r}: {error}") from None
 
 
-def _padded(view: memoryview, element: bytes, shape: tuple[int, ...]) -> memoryview:
-    """The view's rows at the beginning of each axis of an array of this shape, the rest filled with the element."""
+def in_corner(data: Union[bytes, memoryview], found: tuple[int, ...], shape: tuple[int, ...], element: bytes) -> bytearray:
+    """The bytes of an array of shape `found` at the beginning of each axis of one of this shape, the rest filled with the
+    element."""
     count = 1
     for dim in shape:
         count *= dim
     padded = bytearray(element * count)
-    found = _shape_of(view)
-    row = found[-1] * view.itemsize
-    data = view.cast("B")
+    row = found[-1] * len(element)
     for i, index in enumerate(itertools.product(*map(range, found[:-1]))):
         place = 0
         for at, dim in zip((*index, 0), shape):
             place = place * dim + at
         padded[place * len(element):place * len(element) + row] = data[i * row:(i + 1) * row]
-    return memoryview(padded)
+    return padded
 
 
 def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = None) -> memoryview:
@@ -154,7 +153,7 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
         0 < dim <= most for dim, most in zip(found, declared.shape))
     fits = view.itemsize == size and kind in formats
     if fill is not None and smaller and found[0] == declared.shape[0] and fits and view.c_contiguous:
-        return _padded(view, _element(name, declared.type, fill), declared.shape)
+        return memoryview(in_corner(view.cast("B"), found, declared.shape, _element(name, declared.type, fill)))
     if found != declared.shape or not fits:
         other = fits and 0 < len(found) and found[1:] == declared.shape[1:] and found[0] != declared.shape[0]
         hint = f": every batch has the plan's {declared.shape[0]} samples (DataLoader(batch_size={declared.shape[0]}, drop_last=True))" \

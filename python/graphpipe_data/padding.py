@@ -29,14 +29,6 @@ def fill_up(words, inputs):
                           EXIT_USAGE) from None
 
 
-def in_corner(data, found, declared):
-    """A sample of shape `found`, no axis longer than the input's, in the corner of one that is filled up."""
-    runs = [0]
-    for length, dim in zip(found[:-1], declared.sample_dims):
-        runs = [run * dim + i for run in runs for i in range(length)]
-    return with_runs(data, runs, [found[-1]] * len(runs), 1, declared)
-
-
 def with_runs(data, runs, lengths, samples, declared):
     """Samples that are filled up, but for elements along the last axis: `lengths` of them in each of these `runs`."""
     padded = bytearray(declared.fill * (samples * declared.elements))

@@ -10,9 +10,9 @@ import pyarrow.compute
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python/graphpipe_data"))
 from inputs import Input, Refused  # noqa: E402
-from padding import fill_up, in_corner  # noqa: E402
+from padding import fill_up  # noqa: E402
 from tables import Column  # noqa: E402
-from webdataset import npy_elements  # noqa: E402
+from webdataset import in_corner, npy_elements  # noqa: E402
 
 
 def declared(dims, fill="9", type_name="int64"):
@@ -34,7 +34,7 @@ def npy(shape, count):
 class FillUp(unittest.TestCase):
     def test_a_sample_lies_in_the_corner(self):
         data = array.array("q", [1, 2, 3, 4]).tobytes()
-        self.assertEqual(numbers(in_corner(data, (2, 2), declared((3, 4)))), [1, 2, 9, 9, 3, 4, 9, 9, 9, 9, 9, 9])
+        self.assertEqual(numbers(in_corner(data, (2, 2), (3, 4), declared((3, 4)).fill)), [1, 2, 9, 9, 3, 4, 9, 9, 9, 9, 9, 9])
 
     def test_numbers_that_the_type_lacks_are_refused(self):
         for type_name, number in (("bool", "7"), ("int8", "300"), ("uint8", "-1"), ("int64", "0.5"), ("int64", "nan"),
