@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import module_facts, own_gradients
+from . import cross_entropy, module_facts, own_gradients
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -274,6 +274,7 @@ def _with_detached_results() -> "Iterator[list[ValueError]]":
         _drop_checks(exported)
         _copy_turned(exported)
         _stack_complex(exported)
+        cross_entropy.rewrite(exported)
         try:
             _detach_results(exported)
         except ValueError as refusal:

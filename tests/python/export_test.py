@@ -1,6 +1,7 @@
 """graphpipe.export against PyTorch's exporter: the batch stays open, or the module is refused. Needs torch and onnx."""
 
 import copy
+import itertools
 import json
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import onnx
 import torch
+from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
@@ -410,6 +412,29 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = graphpipe.export(FusedAttention(), torch.randn(2, 3, 8), Path(folder) / "model.onnx")
             self.assertIn("mask", [tensor.name for tensor in onnx.load(path).graph.initializer])
+
+    def test_labels_are_smoothed_as_the_module_smooths_them(self):
+        class Smooths(torch.nn.Module):
+            def __init__(self, reduction="mean", turned=False, weight=None):
+                super().__init__()
+                self.scores, self.turned = torch.nn.Linear(4, 7), turned
+                self.loss = torch.nn.CrossEntropyLoss(weight, label_smoothing=0.2, ignore_index=3, reduction=reduction)
+
+            def forward(self, x, label):
+                scores = self.scores(x)
+                return self.loss(scores.transpose(1, 2) if self.turned else scores, label)
+
+        label = torch.tensor([2, 3, 6, 0])
+        with tempfile.TemporaryDirectory() as folder:
+            for reduction, turned in itertools.product(("mean", "sum", "none"), (False, True)):
+                x, y = (torch.randn(4, 5, 4), label[:, None] * torch.ones(5, dtype=int)) if turned else (torch.randn(4, 4), label)
+                module = Smooths(reduction, turned)
+                path = graphpipe.export(module, {"x": x, "label": y}, Path(folder) / "model.onnx")
+                (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy(), "label": y.numpy()})
+                self.assertTrue(torch.allclose(torch.tensor(found), module(x, y), atol=1e-5), (reduction, turned))
+            module = Smooths(weight=torch.rand(7))  # which the reader of the file refuses by the smoothing in its call
+            path = graphpipe.export(module, {"x": torch.randn(4, 4), "label": label}, Path(folder) / "model.onnx")
+            self.assertIn("SoftmaxCrossEntropyLoss", [node.op_type for node in onnx.load(path).graph.node])
 
     def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
