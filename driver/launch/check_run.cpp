@@ -1,6 +1,7 @@
 #include "driver/launch/check_run.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <span>
@@ -53,6 +54,15 @@ void note_unknown(const std::string& folder, const std::string& path, std::span<
 }
 
 Diagnostics check_weights(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return {{.code = Code::kUnreadableFile,
+             .origin = ModelText(path),
+             .message = "the weights are to be a file, and this is a folder",
+             .hint =
+                 "name what --save wrote; of checkpoints, `run --resume FOLDER --save FILE` with as many --steps as "
+                 "are done writes it"}};
+  }
   const Result<MappedFile> file = MappedFile::open(path);
   if (!file) return file.problems();
   const std::span<const std::byte> bytes = file->bytes();

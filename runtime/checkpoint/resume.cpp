@@ -39,6 +39,10 @@ std::vector<fs::path> data_files(const std::string& folder) {
       .code = Code::kUsage, .origin = ModelText(path), .message = std::string(why), .hint = std::string(hint)});
 }
 
+std::string parent_of(const fs::path& folder) {
+  return (folder.has_filename() ? folder : folder.parent_path()).parent_path().string();
+}
+
 std::string flags_text(const wire::CheckpointRecord& record) {
   std::string out;
   for (const auto& [name, value] : record.flags)
@@ -118,6 +122,10 @@ std::optional<FoundCheckpoint> find_resume(const wire::RunOptions& options, cons
   Diagnostics damaged;
   std::optional<FoundCheckpoint> found = find_last_checkpoint(path, damaged);
   if (!found && !damaged.empty()) throw RunError(damaged);
+  if (!found && fs::exists(fs::path(path) / wire::kCheckpointRecord))
+    refuse_resume(path, "it is one checkpoint, and the folder of a run's checkpoints is asked for",
+                  text("name ", Terminal::encode_text(parent_of(path)).str(),
+                       ", of which the last one is taken: to go on from an earlier one, move those behind it away"));
   if (!found && is_same_file(path, options.checkpoint.folder)) return std::nullopt;
   if (!found)
     refuse_resume(path, "the folder holds no checkpoint",

@@ -252,6 +252,13 @@ TEST_CASE("smaller samples filled up by --pad train as data that were filled up 
   CHECK(graphpipe_says({"run", three_stage_folder(), "--pad", "features=0"}).code == 2);
 }
 
+TEST_CASE("a folder in place of a file of weights is told from one that cannot be read") {
+  const std::string folder = three_stage_folder();
+  const Answered end = graphpipe_says({"run", folder, "--steps", "1", "--weights", folder});
+  CHECK(end.code == 3);
+  CHECK(end.has("the weights are to be a file, and this is a folder; name what --save wrote"));
+}
+
 TEST_CASE("weights that are not finite are refused by name before any process starts") {
   const std::string folder = three_stage_folder(), own = work_folder("data_weights.safetensors");
   REQUIRE(graphpipe_says({"run", folder, "--steps", "1", "--save", own}).code == 0);
