@@ -276,6 +276,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
        .look_ups = folded_look_ups(body, signature),
        .from_torch = from_torch,
        .refuses_losses = refuses_losses(request.spec),
+       .says_what_trains = request.spec.says_what_trains,
        .model_path = path,
        .trusted_root = request.spec.trusted_root.raw()},
       imported.notes);

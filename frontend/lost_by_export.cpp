@@ -49,6 +49,7 @@ class Reporter {
   void report_merged();
   void report_parted();
   void report_uncertain();
+  void report_waves();
   bool is_missing(const std::string& name) const {
     return !present_.contains(name) && !context_.rules.tied(name).value_or(false) && !context_.rules.leaves_out(name);
   }
@@ -67,6 +68,7 @@ void Reporter::report() {
     for (const ModelText& alias : graph_.param(id).aliases) present_.insert(alias.raw());
   }
   report_uncertain();
+  if (!context_.signature.is_parameter.empty()) report_waves();
   const size_t lost = report_names();
   report_missing(lost);
   report_untraced();
@@ -305,6 +307,17 @@ void Reporter::report_parted() {
   }
 }
 
+/// Files of torch.onnx.export do not say that requires_grad is False, as it is of most of these.
+void Reporter::report_waves() {
+  if (!tensors_.waves.empty())
+    add(Severity::kWarning, tensors_.waves.front(),
+        text("a parameter that begins as a table of sines and cosines trains",
+             tensors_.waves.size() == 1 ? "" : text(", as do ", tensors_.waves.size() - 1, " more"),
+             "; modules mostly keep them fixed (requires_grad = False), which the file does not say"),
+        "export with graphpipe.export, which says so, or write 'NAME freeze' (or 'NAME train') in a file for "
+        "--parameters");
+}
+
 /// Without a signature parameters cannot be distinguished from buffers but by their uses and names.
 void Reporter::report_uncertain() {
   const auto tell = [&](Severity severity, const std::vector<ModelText>& names, std::string_view what,
@@ -325,6 +338,9 @@ void Reporter::report_uncertain() {
       Severity::kNote, tensors_.fixed,
       "of normalisations whose statistics are added and multiplied like any tensor: taken for buffers, and not trained",
       kIfParameter);
+  if (context_.signature.is_parameter.empty())
+    tell(Severity::kWarning, tensors_.waves,
+         "tables of sines and cosines, which are taken for buffers and do not train", kIfParameter);
   tell(Severity::kNote, tensors_.guessed, "trained because of how they are read",
        "where one is a buffer of the module, freeze it (--freeze NAME), or export with dynamo=True, whose files say "
        "what is one");

@@ -22,6 +22,9 @@ struct DecidedTensors {
   std::vector<ModelText> numbers;
   /// Of normalisations with fixed statistics, which a file without a signature adds and multiplies: taken for buffers.
   std::vector<ModelText> fixed;
+  /// Tables of sines and cosines. In a file without a signature taken for buffers, and not trained; else parameters, of
+  /// which the file does not say that they are fixed.
+  std::vector<ModelText> waves;
   /// Trained in a file without a signature, though neither a layer's slot nor the name says so.
   std::vector<ModelText> guessed;
 };

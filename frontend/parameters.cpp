@@ -11,6 +11,7 @@
 #include "frontend/mask_values.h"
 #include "frontend/restore_parameters.h"
 #include "frontend/tied_names.h"
+#include "frontend/wave_table.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::frontend {
@@ -197,6 +198,7 @@ class Decider {
   bool is_guessed(const ir::Param& param, const Use& use, ParamOrigin origin) const;
   void by_default(ParameterDecision& decision, const ir::Param& param, const Use& use, ParamOrigin origin);
   bool may_be_state(const ir::Param& param, ParamOrigin origin) const;
+  bool may_be_fixed(const ir::Param& param) const;
   bool is_constant_of_code(const ir::Param& param, const Use& use, ParamOrigin origin) const;
   void by_rules(ParameterDecision& decision);
   bool only_looked_up(ir::ValueId value) const;
@@ -216,6 +218,7 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
     decision.reason = "running statistic";
   } else if (listed != context_.signature.is_parameter.end()) {
     decision.trainable = listed->second;
+    if (listed->second && !context_.says_what_trains && may_be_fixed(param)) tensors_.waves.push_back(param.name);
     decision.reason =
         listed->second ? "a parameter in the exporter's signature" : "a buffer in the exporter's signature";
   } else if (context_.look_ups.contains(param.name.raw())) {
@@ -239,6 +242,9 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
     decision.reason = "a mask";
   } else if (is_constant_of_code(param, use, origin)) {
     decision.reason = "a constant of the module's code";
+  } else if (may_be_state(param, origin) && may_be_fixed(param)) {
+    decision.reason = "a table of sines and cosines";
+    tensors_.waves.push_back(param.name);
   } else {
     decision.trainable = true;
     decision.reason = text(role_name(use.role), " of ", use.op);
@@ -263,6 +269,12 @@ bool Decider::is_guessed(const ir::Param& param, const Use& use, ParamOrigin ori
 bool Decider::may_be_state(const ir::Param& param, ParamOrigin origin) const {
   return context_.from_torch && origin == ParamOrigin::kInitializer && context_.signature.is_parameter.empty() &&
          names_module_state(param.name.raw());
+}
+
+/// A table of which no user says whether it trains, and modules with such tables mostly do not train them.
+bool Decider::may_be_fixed(const ir::Param& param) const {
+  return !context_.rules.trains(param.name.raw()) &&
+         holds_waves(graph_.value(param.value).type, param.data, context_.model_path, context_.trusted_root);
 }
 
 /// torch writes parameters as initializers. Its constants are numbers of the code: places that a small network turns

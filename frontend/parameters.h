@@ -43,6 +43,8 @@ struct ParameterContext {
   bool from_torch = false;
   /// Whether deviations from the module that change what is trained are errors rather than warnings.
   bool refuses_losses = false;
+  /// Whether the rules say of all parameters whether they train.
+  bool says_what_trains = false;
   /// Which files may be read to distinguish masks from tables.
   std::string model_path, trusted_root;
 };

@@ -67,6 +67,9 @@ struct ModelSpec {
   /// Text of a parameter file: lines "PATTERN train|freeze|tie|split" or "PATTERN padding ROW", later lines win, and
   /// over `freeze`; '#' starts a comment.
   ModelText parameter_rules;
+  /// Whether these lines hold what the module says of all its parameters (files/module_facts.h): none is warned of then
+  /// that may be meant not to train. No plan file holds it.
+  bool says_what_trains = false;
   BatchNormMode batch_norm = BatchNormMode::kTrain;
   /// Whether Dropout nodes with a ratio above 0 drop, those that the exporter switched off too; else none does.
   bool dropout = false;

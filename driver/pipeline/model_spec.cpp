@@ -34,11 +34,11 @@ Result<ModelText> read_parameter_file(const std::string& path) {
 }
 
 // What the exported module says of its parameters, as lines that come before the user's: the later ones win.
-Result<std::string> lines_of_module(const std::string& model) {
+Result<std::optional<std::string>> lines_of_module(const std::string& model) {
   GP_TRY(const std::optional<files::ModuleFacts> facts, files::module_facts_beside(model));
-  if (!facts) return std::string();
+  if (!facts) return std::optional<std::string>();
   GP_TRY(const std::string digest, sha256_of_file(model));
-  if (digest == facts->model_digest) return files::parameter_lines(*facts);
+  if (digest == facts->model_digest) return std::optional(files::parameter_lines(*facts));
   return Diagnostic{.code = Code::kMalformedFile,
                     .origin = ModelText(model + ".module.json"),
                     .message = "it was written for another model file than the one beside it",
@@ -83,9 +83,10 @@ Result<ir::ModelSpec> model_spec(const Options& options) {
   spec.one_sample = model.one_sample;
   spec.accepts_losses = model.accepts_losses;
   for (const std::string& pattern : model.freeze) spec.freeze.emplace_back(pattern);
-  GP_TRY(std::string lines, lines_of_module(model.model));
+  GP_TRY(const std::optional<std::string> lines, lines_of_module(model.model));
+  spec.says_what_trains = lines.has_value();
   GP_TRY(const ModelText of_user, read_parameter_file(model.parameters));
-  spec.parameter_rules = ModelText(std::move(lines) + of_user.raw());
+  spec.parameter_rules = ModelText(lines.value_or("") + of_user.raw());
   // Here and below: the command line has checked the words.
   if (!model.batchnorm.empty()) spec.batch_norm = ir::batch_norm_of_name(model.batchnorm).value();
   else if (runs_forwards_only(options.plan.policy)) spec.batch_norm = ir::BatchNormMode::kEval;
