@@ -108,6 +108,20 @@ std::optional<std::string> calls_on_member(std::string_view line, std::string_vi
   return calls ? std::optional<std::string>(*calls) : std::nullopt;
 }
 
+std::vector<std::string> members_called_alike(std::string_view line, std::string_view member) {
+  const std::string code = compact(line);
+  const std::optional<size_t> place = only_place(code, member);
+  const auto calls = place ? calls_at(code, *place + kSelf.size() + member.size()) : std::nullopt;
+  if (!calls || calls->empty()) return {};
+  std::vector<std::string> members;
+  for (size_t at = code.find(kSelf); at != code.npos; at = code.find(kSelf, at + 1)) {
+    if (at > 0 && (is_of_name(code[at - 1]) || code[at - 1] == '.')) continue;
+    const size_t begin = at + kSelf.size(), end = std::min(code.find_first_not_of(kOfNames, begin), code.size());
+    if (calls_at(code, end) == calls) members.push_back(code.substr(begin, end - begin));
+  }
+  return members;
+}
+
 std::optional<double> number_added(std::string_view line, std::string_view member) {
   constexpr std::string_view kCast = ".float()";
   const std::string code = compact(line);

@@ -59,6 +59,11 @@ struct FoldedCalls {
   }
 };
 
+Sizes without_ones(Sizes dims) {
+  std::erase(dims, 1);
+  return dims;
+}
+
 /// Without `count` axes of size 1; nothing where it matters which of them go.
 std::optional<Sizes> without_ones(const Sizes& dims, int64_t count) {
   const auto ones = std::ranges::count(dims, 1);
@@ -104,12 +109,18 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
     if (!is_alone || dims.empty()) return std::nullopt;
     dims[0] = 1;
   }
-  folded.dims = sizes_before(dims, calls);
+  const std::optional<Sizes> before = sizes_before(dims, calls);
+  folded.has_assumed_dims = !before;
+  folded.dims = before ? *before : without_ones(dims);
   return folded;
 }
 
-/// "cls_token", "class_token", "distillation_token".
-bool is_name_of_token(std::string_view parameter) { return parameter.ends_with("token"); }
+/// "cls_token", "distillation_token", "mask_emb", "latent_queries": vectors of features, not numbers that are expanded.
+bool is_name_of_token(std::string_view parameter) {
+  constexpr std::array<std::string_view, 6> kWords = {"cls", "emb", "latent", "prompt", "quer", "token"};
+  const std::string_view member = parameter.substr(parameter.rfind('.') + 1);
+  return std::ranges::any_of(kWords, [&](std::string_view word) { return member.find(word) != member.npos; });
+}
 
 /// exp(-x) is above zero and -exp(x) below; nothing for other elements, and for those that no addition gives.
 template <typename T>

@@ -27,8 +27,10 @@ struct FoldedTensor {
   FoldedValues values = FoldedValues::kSame;
   /// What was added to them, where they are shifted: a number that neither name nor note says.
   double added = 0;
-  /// Those of the parameter, where they follow from the tensor's.
-  std::optional<std::vector<int64_t>> dims;
+  /// Those of the parameter.
+  std::vector<int64_t> dims;
+  /// Its axes are not said: taken are those of the tensor that are not of size 1.
+  bool has_assumed_dims = false;
 };
 
 /// Reads the name of the tensor and the optimiser's note on it: names of values say which calls made them. Nothing

@@ -1,6 +1,7 @@
 #include "frontend/merged_readers.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,27 @@ namespace {
 /// "encoder.weight" of "encoder" and "weight"; the module itself has no name.
 std::string member_of(const std::string& module, std::string_view name) {
   return module.empty() ? std::string(name) : text(module, ".", name);
+}
+
+/// What a node may read of a call's values. Of a sum with a product one node has the sum, and one the product.
+std::set<std::string> values_of(const ExportedCall& call, const OnnxNode& node) {
+  std::set<std::string> values;
+  for (const std::string& value : call.values) values.insert(value.substr(1));
+  const bool is_sum_with_product = call.target == "aten.addcmul.default" && call.arguments.size() == 3;
+  if (!is_sum_with_product || (node.op != "Add" && node.op != "Mul")) return values;
+  const auto is_argument = [&](const std::string& value, size_t i) { return call.arguments[i] == "%" + value; };
+  std::erase_if(values, [&](const std::string& value) {
+    return node.op == "Add" ? !is_argument(value, 0) : !is_argument(value, 1) && !is_argument(value, 2);
+  });
+  return values;
+}
+
+/// 12 of "unsqueeze_12": values of a kind are numbered as they are computed.
+int64_t number_of_value(std::string_view value) {
+  const size_t digits = std::min(call_of_value(value).size() + 1, value.size());
+  int64_t number = 0;
+  std::from_chars(value.data() + digits, value.data() + value.size(), number);
+  return number;
 }
 
 }  // namespace
@@ -54,18 +76,23 @@ std::optional<MergedReaders::Reading> MergedReaders::reading_of(size_t n, const 
   if (!call) return std::nullopt;
   Reading reading{.target = call->target, .module = node.module, .code = node.code, .node = n};
   const auto reads = std::ranges::count(node.inputs, tensor);
-  if (const auto takes = std::ranges::count(call->values, "%" + tensor); takes > 0) {
+  const auto takes = std::ranges::count(call->values, "%" + tensor);
+  const std::set<std::string> values = values_of(*call, node);
+  std::set<std::string> merged;  // values of the same kind that nothing makes
+  for (const std::string& value : values)
+    if (value != tensor && call_of_value(value) == call_of_value(tensor) && !made_.contains(value))
+      merged.insert(value);
+  if (values.contains(tensor)) {
+    // Another value may be read as a tensor, or the result of a node, that it was merged with.
+    const auto others = std::ranges::count_if(
+        node.inputs, [&](const std::string& input) { return input != tensor && !values.contains(input); });
+    if (reads > takes || std::ssize(merged) > others) return std::nullopt;
     reading.value = tensor;
-    return reads <= takes ? std::optional(reading) : std::nullopt;
+    return reading;
   }
-  // The one value of the same kind that nothing makes.
-  for (const std::string& value : call->values) {
-    const std::string name = value.substr(1);
-    if (call_of_value(name) != call_of_value(tensor) || made_.contains(name) || name == reading.value) continue;
-    if (!reading.value.empty()) return std::nullopt;
-    reading.value = name;
-  }
-  return reads == 1 && !reading.value.empty() ? std::optional(reading) : std::nullopt;
+  if (merged.size() != 1 || reads != 1) return std::nullopt;
+  reading.value = *merged.begin();
+  return reading;
 }
 
 std::string MergedReaders::repeated(const std::string& tensor) const {
@@ -113,37 +140,66 @@ std::optional<MergedReaders::Found> MergedReaders::parameter_of(const Reading& r
   return may_be ? std::optional(found) : std::nullopt;
 }
 
-std::optional<TensorReading> MergedReaders::readers_of(const std::string& tensor, const std::string& parameter) const {
-  std::optional<Reading> known;
-  std::map<std::pair<std::string, std::string>, std::string> values;  // by module and line
-  std::map<std::string, std::vector<Reading>> readings;               // by value
+/// Of each value of one line; none where these are not the members on which it calls the same.
+std::map<std::string, std::string> MergedReaders::parameters_on_line(const Readings& line, const Reading& known,
+                                                                     const std::string& parameter) const {
+  const std::string begin = member_of(known.module, ""), own = member_of(line.front().module, "");
+  if (!parameter.starts_with(begin)) return {};
+  const auto members = members_called_alike(line_of(line.front().code), parameter.substr(begin.size()));
+  std::map<int64_t, std::string> values;
+  for (const Reading& reading : line) values.emplace(number_of_value(reading.value), reading.value);
+  if (values.size() != members.size()) return {};
+  std::map<std::string, std::string> parameters;
+  size_t i = 0;
+  for (const auto& [number, value] : values) {
+    const std::string name = own + members[i++];
+    if (!signature_.lists_parameter(name) || (value == known.value) != (name == parameter)) return {};
+    if (value != known.value && told_.contains(name)) return {};
+    parameters.emplace(value, name);
+  }
+  return parameters;
+}
+
+std::optional<MergedReaders::Readings> MergedReaders::readings_of(const std::string& tensor) const {
   const auto nodes = nodes_.find(tensor);
   if (nodes == nodes_.end()) return std::nullopt;
+  Readings readings;
   for (const size_t node : nodes->second) {
     std::optional<Reading> reading = reading_of(node, tensor);
     if (!reading) return std::nullopt;
-    if (reading->value == tensor && !known) known = reading;
-    readings[reading->value].push_back(std::move(*reading));
+    readings.push_back(std::move(*reading));
   }
-  if (!known) return std::nullopt;
+  return readings;
+}
+
+std::optional<TensorReading> MergedReaders::readers_of(const std::string& tensor, const std::string& parameter) const {
+  const std::optional<Readings> readings = readings_of(tensor);
+  if (!readings) return std::nullopt;
+  const auto known = std::ranges::find(*readings, tensor, &Reading::value);
+  if (known == readings->end()) return std::nullopt;
   TensorReading result{.own = known->node, .merged = {}};
-  if (readings.size() == 1) return result;
-  std::set<std::string> parameters;
-  for (const auto& [value, all] : readings) {
-    // Two values on one line would be of two parameters, or of one module that is applied twice.
-    for (const Reading& each : all)
-      if (const auto at = values.try_emplace({each.module, std::string(place_of(each.code))}, value).first;
-          at->second != value)
-        return std::nullopt;
-    if (value == tensor) continue;
-    MergedValue one{.name = value};
-    for (const Reading& each : all) {
-      const std::optional<Found> of = parameter_of(each, *known, parameter);
+  std::map<std::pair<std::string, std::string_view>, Readings> lines;  // by module and place
+  for (const Reading& each : *readings) lines[{each.module, place_of(each.code)}].push_back(each);
+  std::map<std::string, MergedValue> merged;
+  for (const auto& [at, line] : lines) {
+    const bool is_one = std::ranges::all_of(line, [&](const auto& each) { return each.value == line[0].value; });
+    const auto on_line = is_one ? std::map<std::string, std::string>() : parameters_on_line(line, *known, parameter);
+    // Two values on one line that are not those of its members would be of one module that is applied twice.
+    if (!is_one && on_line.empty()) return std::nullopt;
+    for (const Reading& each : line) {
+      if (each.value == tensor) continue;
+      const std::optional<Found> of =
+          is_one ? parameter_of(each, *known, parameter) : Found{.parameter = on_line.at(each.value)};
+      MergedValue& one = merged[each.value];
       if (!of || (!one.parameter.empty() && one.parameter != of->parameter)) return std::nullopt;
+      one.name = each.value;
       one.parameter = of->parameter;
       one.is_same_line = one.is_same_line && of->is_same_line;
       one.readers.push_back(each.node);
     }
+  }
+  std::set<std::string> parameters;
+  for (auto& [value, one] : merged) {
     if (!parameters.insert(one.parameter).second) return std::nullopt;
     result.merged.push_back(std::move(one));
   }

@@ -5,7 +5,8 @@
 // multiplies by layer_scale_1 as %unsqueeze_1 and by layer_scale_2 as %unsqueeze_3, and the file has the first alone.
 // The calls of the nodes that read it name the values. Of which parameter one is follows from the code that makes the
 // call, where that says so: from its line, if it is that of a call whose parameter is known (the same line of another
-// layer), or names one parameter of the module and calls the same on it.
+// layer), or names one parameter of the module and calls the same on it. Several values of one line are those of the
+// members on which it calls the same, in their order.
 
 #include <cstddef>
 #include <map>
@@ -63,7 +64,11 @@ class MergedReaders {
     bool is_same_line = false;
   };
   std::optional<Reading> reading_of(size_t node, const std::string& tensor) const;
+  using Readings = std::vector<Reading>;
   std::optional<Found> parameter_of(const Reading& reading, const Reading& known, const std::string& parameter) const;
+  std::map<std::string, std::string> parameters_on_line(const Readings& line, const Reading& known,
+                                                        const std::string& parameter) const;
+  std::optional<Readings> readings_of(const std::string& tensor) const;
   std::set<std::string> named_by(const Reading& reading) const;
 
   const GraphBody& body_;

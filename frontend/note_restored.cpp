@@ -37,6 +37,21 @@ void warn_of_assumed(const std::vector<LookedUp>& assumed, Diagnostics& notes) {
                                 kExportRecipe, ", or with graphpipe.export")});
 }
 
+/// Axes of size 1 aside, which load_into takes in any place.
+void warn_of_reshaped(const std::vector<std::string>& names, Diagnostics& notes) {
+  if (names.empty()) return;
+  const std::string these = names.size() == 1 ? "this parameter" : text(names.size(), " parameters, this one first,");
+  notes.push_back(
+      {.code = Code::kLostByExport,
+       .severity = Severity::kWarning,
+       .origin = ModelText(names.front()),
+       .message = text("the exporter's optimiser has reshaped ", these,
+                       " beforehand: the elements train as the module's do, in the shape that was computed, "
+                       "as the file says no other"),
+       .hint = text("reshape trained weights before they are loaded; for muon, which trains by the shape, ",
+                    kExportRecipe)});
+}
+
 /// What a value is taken for of which the file does not tell everything.
 void note_taken(const Restoration& restored, Diagnostics& notes) {
   std::vector<LookedUp> assumed;
@@ -45,6 +60,7 @@ void note_taken(const Restoration& restored, Diagnostics& notes) {
     else if (value.is_repeated) note_looked_up(value, notes);
   }
   warn_of_assumed(assumed, notes);
+  warn_of_reshaped(restored.reshaped, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,

@@ -96,7 +96,7 @@ class FoldedRestorer {
     std::vector<FoldedTensor> others(reading->merged.size(), *folded);
     for (size_t i = 0; i < others.size(); ++i) {
       others[i].parameter = reading->merged[i].parameter;
-      others[i].dims = dims;
+      others[i].dims = *dims;
       GP_CHECK(parameter_for(*part, others[i]));  // as for the first parameter
     }
     for (size_t i = 0; i < others.size(); ++i) separate(reading->merged[i], tensor, *part, others[i], *dims);
@@ -335,10 +335,10 @@ class FoldedRestorer {
   std::optional<Extents> parameter_for(const Tensor& tensor, const FoldedTensor& folded) {
     if (const Tensor* there = held(folded.parameter))
       return holds_same(*there, tensor, folded) ? std::optional(there->dims) : std::nullopt;
-    if (!folded.dims || names_.contains(folded.parameter)) return std::nullopt;
+    if (names_.contains(folded.parameter)) return std::nullopt;
     Tensor parameter = tensor;
     parameter.name = folded.parameter;
-    parameter.dims = *folded.dims;
+    parameter.dims = folded.dims;
     if (folded.values == FoldedValues::kSame) {
       if (folded.is_turned) parameter.layout = Tensor::Layout::kTransposed;
       if (!folded.is_expanded) restored_.sources.emplace(folded.parameter, tensor);
@@ -350,6 +350,8 @@ class FoldedRestorer {
     names_.insert(folded.parameter);
     restored_.names.push_back(folded.parameter);
     added_.push_back(std::move(parameter));
+    const bool may_have_others = std::ranges::count_if(folded.dims, [](int64_t dim) { return dim > 1; }) > 1;
+    if (folded.has_assumed_dims && may_have_others) restored_.reshaped.push_back(folded.parameter);
     return folded.dims;
   }
 

@@ -46,6 +46,9 @@ struct Restoration {
   std::vector<std::optional<size_t>> nodes;
   std::vector<SeparatedValue> separated;  // values that had been merged with others
   std::vector<LookedUp> look_ups;
+  /// Of the restored parameters those whose elements are known in their order, but not in which shape, which is that of
+  /// a view of them; axes of size 1 aside.
+  std::vector<std::string> reshaped;
   bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
 };
 

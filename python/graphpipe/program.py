@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import tempfile
@@ -62,15 +61,15 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
         raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     shapes = {name: module.state_dict()[name].shape for name in tensors}
     for name, tensor in tensors.items():
-        if _without_leading_ones(shapes[name]) != _without_leading_ones(tensor.shape):
+        if _without_ones(shapes[name]) != _without_ones(tensor.shape):
             raise ValueError(f"{name}: the module has shape {tuple(shapes[name])}, the weights {tuple(tensor.shape)}")
     with torch.no_grad():
         module.load_state_dict({name: tensor.reshape(shapes[name]) for name, tensor in tensors.items()}, strict=False)
 
 
-def _without_leading_ones(shape: Any) -> list[int]:
-    """Of a token that was expanded beforehand a file does not say how many axes of size 1 it had in front."""
-    return list(itertools.dropwhile(lambda size: size == 1, shape))
+def _without_ones(shape: Any) -> list[int]:
+    """Of a parameter that was expanded or reshaped beforehand a file does not say which axes of size 1 it had."""
+    return [size for size in shape if size != 1]
 
 
 def read_safetensors(path: PathLike) -> dict[str, Any]:

@@ -26,12 +26,12 @@ std::string sized(const std::string& parameter) { return "['" + parameter + "', 
 
 /// y = cat([token, x], 1) for four samples, where the program has the token as `expand`.
 Result<Imported> joined(const std::string& dims, const std::string& note, const std::vector<float>& elements,
-                        const std::string& rules = "") {
-  return import_noted(
-      exported_model(text("g (float[4,2,3] x, float", dims,
-                          " expand) => (float y) { cat = Concat<axis = 1>(expand, x) y = Relu(cat) }"),
-                     {{"cat", taken_by("cat.default", "[%expand, %x], 1")}}, {"m.cls_token", "m.table"}),
-      {{{"expand", note}}, {{"expand", elements}}, {}}, rules);
+                        const std::string& rules = "",
+                        const std::vector<std::string>& parameters = {"m.cls_token", "m.table"}) {
+  return import_noted(exported_model(text("g (float[4,2,3] x, float", dims,
+                                          " expand) => (float y) { cat = Concat<axis = 1>(expand, x) y = Relu(cat) }"),
+                                     {{"cat", taken_by("cat.default", "[%expand, %x], 1")}}, parameters),
+                      {{{"expand", note}}, {{"expand", elements}}, {}}, rules);
 }
 
 /// y = x + rows, which were looked up in a table. The file may have other tensors, "<int64[2] ids = {0, 1}>".
@@ -81,6 +81,9 @@ TEST_CASE("a token whose elements are all equal is known by its name") {
   const auto imported = joined("[4,1,3]", sized("m.cls_token"), repeated({0}, 12));
   REQUIRE(imported.ok());
   CHECK(shape(imported->graph, "m.cls_token") == "1 1 3 ");
+  for (const char* name : {"cls", "m.mask_emb", "m.query"})
+    CHECK(trained(joined("[4,1,3]", sized(name), repeated({0}, 12), "", {name})) == std::set<std::string>{name});
+  CHECK(is_refused(joined("[4,1,3]", sized("embed.scale"), repeated({0}, 12), "", {"embed.scale"})));
   // One number may have been expanded to all of them, or one row to several.
   CHECK(is_refused(joined("[4,1,3]", sized("m.table"), repeated({0}, 12))));
   CHECK(is_refused(joined("[4,2,3]", sized("m.cls_token"), repeated({0}, 24))));

@@ -50,6 +50,10 @@ TEST_CASE("lines of code say which members they name, what they call on one and 
   for (const char* line : {"x * torch.exp(self.s)", "x = -self.s.T", "x = x ** self.s", "x = self.s * self.s",
                            "x = self.s2", "x = self.inner.s", "x = self.s.view(1", "x - self.s"})
     CHECK_FALSE(calls_on_member(line, "s"));
+  using Members = std::vector<std::string>;
+  CHECK(members_called_alike("f(self.b.view(self.s), self.a.view(self.s), self.c.view(1))", "a") == Members{"b", "a"});
+  for (const char* line : {"f(self.a, self.b)", "self.a.t() + self.a.t()", "self.b.t()"})
+    CHECK(members_called_alike(line, "a").empty());
   CHECK(number_added("output = output * (1.0 + self.weight.float())", "weight") == 1);
   CHECK(number_added("return x * (self.weight + 2)", "weight") == 2);
   for (const char* line : {"x * (1.0 - self.weight)", "x * (2 * 1.0 + self.weight)", "x * (1.0 + self.weight * 2)",
@@ -87,9 +91,16 @@ TEST_CASE("axes go where it does not matter which, and exponentials and negative
   CHECK(shape(scaled_by("unsqueeze_1", "[1,2,1]", "['unsqueeze', 'w']", {1, 2})->graph, "w") == "2 ");
   CHECK(shape(scaled_by("unsqueeze", "[1,1,3]", "['w']", {1, 2, 3})->graph, "w") == "1 3 ");
   CHECK(shape(scaled_by("unsqueeze", "[2,1]", "['squeeze', 'w']", {1, 2})->graph, "w") == "2 1 ");
-  CHECK(is_refused(scaled_by("unsqueeze", "[1,2,1]", "['w']", {1, 2})));
-  CHECK(is_refused(scaled_by("squeeze", "[2,1]", "['w']", {1, 2})));
-  CHECK(is_refused(scaled_by("view", "[2,1]", "['w']", {1, 2})));
+  for (const char* call : {"unsqueeze", "squeeze", "view"}) {
+    const auto vector = scaled_by(call, "[1,2,1]", "['val_2', 'w']", {1, 2});
+    CHECK(shape(vector->graph, "w") == "2 ");
+    CHECK_FALSE(reports(vector->notes, Code::kLostByExport, "reshaped"));
+  }
+  // Which axes a matrix had before is not said.
+  const auto matrix = scaled_by("view", "[1,2,3]", "['val_2', 'w']", {1, 2, 3, 4, 5, 6});
+  CHECK(shape(matrix->graph, "w") == "2 3 ");
+  CHECK(elements(matrix->graph, "w") == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK(reports(matrix->notes, Code::kLostByExport, "'w': the exporter's optimiser has reshaped this parameter"));
 
   const auto scale = scaled_by("exp", "", "['w']", {std::exp(2.6592F)});
   CHECK(trained(scale) == std::set<std::string>{"w"});
@@ -182,6 +193,20 @@ Result<Imported> merged_blocks(const std::map<std::string, std::pair<std::string
       {{{"unsqueeze", "['a.s1', 'val_1']"}}, {{"unsqueeze", {1, 2}}}, places});
 }
 
+/// The parameter that a node reads.
+std::string parameter_read_by(const ir::Graph& graph, const ir::Node& node) {
+  for (const ir::ParamId id : graph.param_ids())
+    if (graph.param(id).value == node.inputs[0]) return graph.param(id).name.raw();
+  return {};
+}
+
+std::set<std::string> ops_reading(const ir::Graph& graph, ir::ValueId value) {
+  std::set<std::string> ops;
+  for (const ir::NodeId id : graph.node_ids())
+    if (std::ranges::find(graph.node(id).inputs, value) != graph.node(id).inputs.end()) ops.insert(graph.node(id).op);
+  return ops;
+}
+
 constexpr const char *kFirst = "\"block.py\", line 4, in forward\n    x = x * self.s1.unsqueeze(-1)",
                      *kSecond = "\"block.py\", line 5, in forward\n    x = x * self.s2.unsqueeze(-1)",
                      *kMute = "\"block.py\", line 5, in forward\n    x = x * scale";
@@ -239,6 +264,37 @@ TEST_CASE("values of parameters that began alike are told apart by the lines of 
   CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", inverse}}, {"y", {"b", kFirst}}})));
   // The module of the third call has no such parameter.
   CHECK(is_refused(merged_blocks({{"p", {"a", kFirst}}, {"q", {"a", kSecond}}, {"y", {"c", kFirst}}})));
+}
+
+TEST_CASE("two values of one line are those of the members on which it calls the same, in their order") {
+  // torch.addcmul(bias, scale, x), of which one node reads each.
+  const auto summed = [](const std::string& code, const std::string& arguments = "%view, %view_1, %x",
+                         const std::string& note = "['grn.bias', 'val_1']") {
+    return import_noted(
+        exported_model("g (float[N,3] x, float[1,3] view) => (float[N,3] y) { p = Mul(view, x) y = Add(view, p) }",
+                       {{"p", taken_by("addcmul.default", arguments)}, {"y", taken_by("addcmul.default", arguments)}},
+                       {"grn.bias", "grn.scale"}),
+        {{{"view", note}},
+         {{"view", {0, 0, 0}}},
+         {{"p", {"grn", "\"grn.py\", line 3, in forward\n    " + code}},
+          {"y", {"grn", "\"grn.py\", line 3, in forward\n    " + code}}}});
+  };
+  const auto imported = summed("return torch.addcmul(self.bias.view(self.s), self.scale.view(self.s), x)");
+  CHECK(trained(imported) == std::set<std::string>{"grn.bias", "grn.scale"});
+  CHECK(count_ops(imported->graph, "Reshape") == 2);
+  const ir::Graph& graph = imported->graph;
+  for (const ir::NodeId id : graph.node_ids())  // the bias is added, and the scale multiplied
+    if (const ir::Node& node = graph.node(id); node.op == "Reshape") {
+      const std::string& name = parameter_read_by(graph, node);
+      const std::set<std::string> readers = ops_reading(graph, node.outputs[0]);
+      CHECK(readers == std::set<std::string>{name == "grn.bias" ? "Add" : "Mul"});
+    }
+  CHECK(is_refused(summed("return torch.addcmul(bias, scale, x)")));
+  CHECK(is_refused(summed("return torch.addcmul(self.bias.view(self.s), self.scale.view(1, -1), x)")));
+  // The line names them in the other order than they were computed in.
+  CHECK(is_refused(summed("return torch.addcmul(self.scale.view(self.s), self.bias.view(self.s), x)")));
+  CHECK(is_refused(
+      summed("return torch.addcmul(self.bias.view(self.s), self.scale.view(self.s), x)", "%view, %view_1, %view_2")));
 }
 
 TEST_CASE("a number that was added to a parameter is that of the line of code which reads the sum") {
