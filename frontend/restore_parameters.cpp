@@ -19,6 +19,7 @@
 #include "frontend/restore_folded.h"
 #include "frontend/restore_recurrent.h"
 #include "frontend/restore_split.h"
+#include "frontend/separate_memories.h"
 #include "frontend/value_names.h"
 
 namespace graphpipe::frontend {
@@ -428,6 +429,7 @@ Restoration restore_parameters(GraphBody& body, const ExportSignature& signature
     if (place) place = separation.nodes[*place];
   restored.sources.merge(separation.sources);
   restored.separated = std::move(separation.values);
+  separate_memories(body, signature, rules, restored);
   restore_split(body, signature, rules, restored);
   restore_recurrent(body, signature, rules, readers.elements_of, restored);
   restore_first_steps(body, signature, readers.elements_of, restored);

@@ -17,11 +17,6 @@ namespace {
 /// A node, and which of its inputs.
 using Place = std::pair<size_t, size_t>;
 
-/// The name of what nn.MultiheadAttention splits.
-std::string name_of(const std::string& module, bool is_matrix) {
-  return text(module, is_matrix ? ".in_proj_weight" : ".in_proj_bias");
-}
-
 class SplitRestorer {
  public:
   SplitRestorer(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules, Restoration& restored)
@@ -80,7 +75,7 @@ class SplitRestorer {
     const OnnxNode& reader = body_.nodes[use.place.first];
     const std::string& from = body_.nodes[split].inputs[0];
     const size_t rank = body_.initializers[tensors_.at(from)].dims.size();
-    const std::string name = name_of(reader.module, rank == 2);
+    const std::string name = in_projection_of(reader.module, rank == 2);
     const bool is_other = name != from && signature_.lists_parameter(name) && !tensors_.contains(name);
     if (is_other && !reader.exported_from.empty() && !rules_.tied(name).value_or(false)) uses[name].push_back(use);
   }
@@ -149,6 +144,10 @@ void restore_split(GraphBody& body, const ExportSignature& signature, const Para
   SplitRestorer(body, signature, rules, restored).run();
 }
 
+std::string in_projection_of(const std::string& module, bool is_weight) {
+  return text(module, module.empty() ? "" : ".", is_weight ? "in_proj_weight" : "in_proj_bias");
+}
+
 std::string split_for_other(const GraphBody& body, const std::vector<std::string>& names) {
   std::map<std::string, std::string> parts;  // and their transposes: of what
   for (const OnnxNode& node : body.nodes) {
@@ -158,7 +157,7 @@ std::string split_for_other(const GraphBody& body, const std::vector<std::string
       const auto part = parts.find(input);
       if (part == parts.end()) continue;
       if (node.op == "Transpose") parts.emplace(node.outputs[0], part->second);
-      const std::string name = name_of(node.module, part->second.ends_with("weight"));
+      const std::string name = in_projection_of(node.module, part->second.ends_with("weight"));
       if (name != part->second && std::ranges::find(names, name) != names.end()) return part->second;
     }
   }

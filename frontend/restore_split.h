@@ -14,6 +14,9 @@ namespace graphpipe::frontend {
 void restore_split(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
                    Restoration& restored);
 
+/// The name of what the nn.MultiheadAttention of this name splits: its weight, or its bias.
+std::string in_projection_of(const std::string& module, bool is_weight);
+
 /// The parameter of which an attention reads parts that has one of these names for its own; or empty.
 std::string split_for_other(const GraphBody& body, const std::vector<std::string>& names);
 
