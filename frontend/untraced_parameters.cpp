@@ -110,11 +110,12 @@ class Tracer {
     }
     for (const ValueInfo& input : body.inputs) values_.insert(input.name);
     collect_computed();
+    collect_of_parameters();
     std::map<std::string_view, std::vector<const OnnxNode*>> nodes;  // by the text of the call
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
       if (!node.exported_from.empty()) nodes[node.exported_from].push_back(&node);
-      if (node.op == "Mul")
+      if (node.op == "Mul" && is_of_parameter(node))
         for (const std::string& output : node.outputs) multiplied_.emplace(output, result_of(node.exported_from));
     }
     for (const auto& [text, of_call] : nodes)
@@ -209,6 +210,29 @@ class Tracer {
   /// Whether it was computed from constants and buffers, by its note.
   bool is_of_no_parameter(const Tensor& tensor) const {
     return body_.folded_from.contains(tensor.name) && noted_parameters(tensor).empty();
+  }
+
+  /// Whether the node multiplies by a parameter, or what was computed from some; else one that has been merged with it
+  /// multiplied by none either. Parameters keep their names where constants have their values.
+  bool is_of_parameter(const OnnxNode& node) const {
+    return std::ranges::any_of(node.inputs, [&](const std::string& input) { return of_parameters_.contains(input); });
+  }
+
+  void collect_of_parameters() {
+    std::set<std::string> constants;
+    for (const Tensor& tensor : body_.initializers) {
+      constants.insert(tensor.name);
+      const bool may_be_computed = is_computed(tensor, signature_) && !is_of_no_parameter(tensor);
+      if (signature_.lists_parameter(tensor.name) || may_be_computed || !noted_parameters(tensor).empty())
+        of_parameters_.insert(tensor.name);
+    }
+    for (const OnnxNode& node : body_.nodes) {
+      const bool is_constant =
+          std::ranges::all_of(node.inputs, [&](const std::string& input) { return constants.contains(input); });
+      if (!is_constant) continue;
+      constants.insert(node.outputs.begin(), node.outputs.end());
+      if (is_of_parameter(node)) of_parameters_.insert(node.outputs.begin(), node.outputs.end());
+    }
   }
 
   /// Whether the nodes of a call read the result of a multiplication which the call does not take. Another is read in
@@ -387,6 +411,7 @@ class Tracer {
   std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
   std::set<std::string> joined_, scaled_;          // of these: what is joined; what may have been merged
   std::map<std::string, std::string> multiplied_;  // results of multiplications, and of the calls that they belong to
+  std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
   std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;   // of each tensor: the calls that take it

@@ -313,6 +313,26 @@ TEST_CASE("a merged layer that may be one that began equal and is applied elsewh
   CHECK(reports(doubtful->notes, Code::kLostByExport, "may be 'other'"));
 }
 
+TEST_CASE("products of values and constants that were merged hide no parameter") {
+  const auto masked_by = [](const std::string& mask) {
+    return import_trained(
+        exported_model(text("g (float[N,4] x, float[4] ", mask,
+                            ", float[4] w, float[4] val_9) => (float[N,4] y) { a = Sigmoid(x) mul = "
+                            "Mul(a, ",
+                            mask, ") b = Relu(mul) c = Tanh(mul) d = Mul(c, val_9) e = Add(b, d) y = Mul(e, w) }"),
+                       {{"mul", call("mul.Tensor", mask == "g" ? "%a, %p_g" : "%a, 2.0")},
+                        {"b", call("relu.default", "%mul")},
+                        {"c", call("tanh.default", "%mul_1")},
+                        {"y", call("mul.Tensor", "%e, %p_w")}},
+                       {"w", "g", "unused.weight"}));
+  };
+  const auto imported = masked_by("val_3");
+  REQUIRE(imported.ok());
+  CHECK(trained_names(imported) == std::set<std::string>{"w"});
+  CHECK(reports(imported->notes, Code::kLostByExport, "taken by no node"));
+  CHECK_FALSE(masked_by("g").ok());
+}
+
 TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
   // The tied names leave one parameter that no call takes.
   const auto scaled = import_trained(
