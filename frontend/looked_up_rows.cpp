@@ -94,17 +94,6 @@ RowsByPlace rows_along(const std::vector<int64_t>& dims, size_t axis, std::strin
   return rows;
 }
 
-/// Whether the elements of the rows are equal to no other, as those of tables are that were drawn or trained, but for
-/// the few that are equal by chance among thousands of 32 bits: then rows are equal where they are one, and the axis is
-/// theirs. Along an axis into which places are merged, a row that stands twice leaves equal elements.
-bool are_distinct(std::string_view elements, size_t width) {
-  std::set<std::string_view> distinct;
-  for (size_t at = 0; at < elements.size(); at += width) distinct.insert(elements.substr(at, width));
-  const size_t count = elements.size() / width;
-  constexpr size_t kPairsOfOneByChance = size_t{1} << 23;
-  return count - distinct.size() <= count * count / kPairsOfOneByChance;
-}
-
 /// Whether some row has one number everywhere, as rows do that began with it, or that padding_idx keeps untrained.
 bool has_uniform_row(const RowsByPlace& rows, size_t row_bytes, size_t width) {
   for (size_t at = 0; at < rows.elements.size(); at += row_bytes)
@@ -165,11 +154,18 @@ std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::s
   return calls;
 }
 
+bool are_distinct(std::string_view elements, size_t element_bytes) {
+  std::set<std::string_view> distinct;
+  for (size_t at = 0; at < elements.size(); at += element_bytes) distinct.insert(elements.substr(at, element_bytes));
+  const size_t count = elements.size() / element_bytes;
+  constexpr size_t kPairsOfOneByChance = size_t{1} << 23;
+  return count - distinct.size() <= count * count / kPairsOfOneByChance;
+}
+
 std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::string_view elements,
                                          size_t element_bytes) {
-  constexpr size_t kMaxElements = size_t{1} << 20;  // four times what the optimiser computes beforehand
-  constexpr size_t kMaxAxes = 8;                    // each takes as long as the first
-  if (elements.size() / element_bytes > kMaxElements || dims.size() > kMaxAxes) return std::nullopt;
+  constexpr size_t kMaxAxes = 8;  // each takes as long as the first
+  if (elements.size() / element_bytes > kMaxElementsInRows || dims.size() > kMaxAxes) return std::nullopt;
   std::optional<RowsByPlace> best;
   for (size_t axis = 0; axis < dims.size() && !elements.empty(); ++axis) {
     if (dims[axis] < 2) continue;
@@ -178,6 +174,7 @@ std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::
   }
   if (!best) return std::nullopt;
   const auto row_bytes = static_cast<size_t>(dims[best->axis]) * element_bytes;
+  // Along an axis into which places are merged, a row that stands twice leaves equal elements.
   if (!are_distinct(best->elements, element_bytes) || has_uniform_row(*best, row_bytes, element_bytes) ||
       are_mirrored(dims, *best))
     return std::nullopt;

@@ -56,6 +56,13 @@ struct RowsByPlace {
 std::optional<RowsByPlace> rows_by_place(const std::vector<int64_t>& dims, std::string_view elements,
                                          size_t element_bytes);
 
+/// Four times as many as the optimiser computes beforehand.
+inline constexpr size_t kMaxElementsInRows = size_t{1} << 20;
+
+/// Whether elements are equal to no other, as those are that were drawn or trained, but for the few that are equal by
+/// chance among thousands of 32 bits: then what was looked up of them is equal only where it is one.
+bool are_distinct(std::string_view elements, size_t element_bytes);
+
 /// Whether the places are those of a matrix, and its diagonals have one row each.
 bool are_of_diagonals(const std::vector<int64_t>& dims, const RowsByPlace& rows);
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "frontend/restore_parts.h"
 #include "frontend/transposed_copies.h"
 #include "frontend/untraced_parameters.h"
 
@@ -41,6 +42,7 @@ class Reporter {
   void report_untraced();
   void report_doubtful();
   void report_look_ups();
+  void report_parts(const std::vector<ModelText>& parts);
   void report_folded_apart();
   void report_statistics() const;
   void report_folded(size_t unexplained);
@@ -139,10 +141,10 @@ void Reporter::report_missing(size_t lost) {
 
 /// They train as the rows of the module's tables do, but have no name there.
 void Reporter::report_look_ups() {
-  std::vector<ModelText> names, repeated, with_zeros;
+  std::vector<ModelText> names, parts, repeated, with_zeros;
   for (const ir::ParamId id : graph_.param_ids()) {
     const ModelText& name = graph_.param(id).name;
-    if (context_.look_ups.contains(name.raw())) names.push_back(name);
+    if (context_.look_ups.contains(name.raw())) (name.raw().ends_with(kPartSuffix) ? parts : names).push_back(name);
     if (context_.untraced.repeated.contains(name.raw())) repeated.push_back(name);
     if (context_.untraced.with_zeros.contains(name.raw())) with_zeros.push_back(name);
   }
@@ -156,11 +158,22 @@ void Reporter::report_look_ups() {
         "the exporter's optimiser has looked up a row of zeros beforehand, as padding_idx of nn.Embedding leaves one: "
         "it would train, which PyTorch does not do",
         text(kExportRecipe, "; where the table has no padding_idx, --accept trains the file as it is"));
+  report_parts(parts);
   if (!names.empty())
     add(Severity::kWarning, {},
         text("rows of tables of the module that were looked up beforehand train, that of a padding_idx as well, which "
              "PyTorch does not train, under the names of values, which no state_dict of the module has: ",
              examples_of(names)),
+        kExportRecipe);
+}
+
+/// So do parts of parameters, of which the file has no more.
+void Reporter::report_parts(const std::vector<ModelText>& parts) {
+  if (!parts.empty())
+    add(Severity::kWarning, {},
+        text("parts of parameters of the module that were cut out beforehand train under the names of values, which no "
+             "state_dict of the module has: ",
+             examples_of(parts)),
         kExportRecipe);
 }
 

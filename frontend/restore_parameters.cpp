@@ -17,6 +17,7 @@
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_first_steps.h"
 #include "frontend/restore_folded.h"
+#include "frontend/restore_parts.h"
 #include "frontend/restore_recurrent.h"
 #include "frontend/restore_split.h"
 #include "frontend/separate_memories.h"
@@ -434,6 +435,7 @@ Restoration restore_parameters(GraphBody& body, const ExportSignature& signature
   restore_recurrent(body, signature, rules, readers.elements_of, restored);
   restore_first_steps(body, signature, readers.elements_of, restored);
   restore_folded(body, signature, rules, readers.elements_of, restored);
+  restore_parts(body, signature, rules, readers.elements_of, restored);
   return restored;
 }
 

@@ -11,6 +11,7 @@
 #include "frontend/folding_note.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/restore_parts.h"
 #include "frontend/restore_split.h"
 
 namespace graphpipe::frontend {
@@ -36,7 +37,13 @@ bool is_computed(const Tensor& tensor, const ExportSignature& signature) {
          !signature.is_parameter.contains(tensor.name);
 }
 
+/// A part of a parameter, which no other part has elements of.
+bool is_part(const Tensor& tensor, const ExportSignature& signature) {
+  return tensor.name.ends_with(kPartSuffix) && is_computed(tensor, signature);
+}
+
 bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
+  if (is_part(tensor, signature)) return true;
   const bool is_named = tensor.name.starts_with("embedding") || tensor.name.ends_with(kRowsSuffix);
   return is_named && is_computed(tensor, signature) && tensor.dims.size() > 1;
 }
@@ -190,7 +197,8 @@ class Tracer {
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
       if (!dtype || !ir::is_floating(*dtype) || is_constant_maker(tensor.name)) continue;
       for (const std::string& name : noted_parameters(tensor)) {
-        const bool is_first = !is_look_up(tensor, signature_) || looked_up_.insert(name).second;
+        const bool is_first =
+            !is_look_up(tensor, signature_) || looked_up_.insert(name).second || is_part(tensor, signature_);
         if (values_.contains(name) || !is_first) parted_.emplace(tensor.name, name);
         else if (is_computed(tensor, signature_) && !is_look_up(tensor, signature_))
           computed_from_.emplace(name, tensor.name);
@@ -444,7 +452,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
   UntracedParameters untraced = tracer.run();
   untraced.doubtful = tracer.doubtful_layers();
   for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, signature)) examine_rows(tensor, elements_of, untraced);
+    if (is_look_up(tensor, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);
   return untraced;
 }
 

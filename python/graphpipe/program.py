@@ -54,9 +54,9 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
     unknown = sorted(set(tensors) - set(module.state_dict()))
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         raise ValueError("the module is on the device meta, and holds no values; make it with module.to_empty(device='cpu')")
-    if unknown and all(re.fullmatch(r"embedding(_\d+)?|\w+_rows", name) for name in unknown):
-        raise ValueError(f"{unknown} are rows of tables of the module, which the exporter's optimiser had looked up beforehand: "
-                         "export with optimize=False, and the tables train under their names")
+    if unknown and all(re.fullmatch(r"embedding(_\d+)?|\w+_(rows|part)", name) for name in unknown):
+        raise ValueError(f"{unknown} are rows of tables, or parts of parameters, of the module, which the exporter's optimiser had looked "
+                         "up or cut out beforehand: export with optimize=False, and these train under their names")
     if unknown or not tensors:
         raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     shapes = {name: module.state_dict()[name].shape for name in tensors}

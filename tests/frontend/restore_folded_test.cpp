@@ -165,8 +165,8 @@ TEST_CASE("what other calls, buffers or several parameters had a part in is refu
   CHECK(is_refused(scaled_by("exp2", "[3]", "['w']", {1, 2, 3})));
   CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", "['w']", {1, 2}, "detach")));
   CHECK(is_refused(scaled_by("unsqueeze", "[2,1]", "['w']", {1, 2}, "unsqueeze_1")));
-  // A permutation of three axes says not which.
-  CHECK(is_refused(scaled_by("permute", "[1,2,3]", "['w']", {1, 2, 3, 4, 5, 6})));
+  // A permutation of three axes says not which; its elements are those of one parameter where they differ.
+  CHECK(is_refused(scaled_by("permute", "[1,2,3]", "['w']", {1, 2, 3, 4, 5, 1})));
 }
 
 TEST_CASE("a part of a parameter that was computed beforehand does not stand still beside the rest") {
