@@ -45,6 +45,9 @@ class PartRestorer {
     }
     for (const auto& [parameter, tensors] : computed_)
       if (are_parts(parameter, tensors)) name_parts(parameter, tensors);
+    for (OnnxNode& node : body_.nodes)
+      for (std::string& input : node.inputs)
+        if (const auto name = renamed_.find(input); name != renamed_.end()) input = name->second;
   }
 
  private:
@@ -89,7 +92,7 @@ class PartRestorer {
       restored_.sources.emplace(name, tensor);
       tensor.name = std::move(name);
       body_.folded_from[tensor.name] = body_.folded_from.at(value);
-      for (OnnxNode& node : body_.nodes) std::ranges::replace(node.inputs, value, tensor.name);
+      renamed_.emplace(value, tensor.name);
       restored_.look_ups.push_back({.name = tensor.name, .table = parameter, .is_repeated = false});
     }
   }
@@ -101,6 +104,7 @@ class PartRestorer {
   Restoration& restored_;
   const MergedReaders readers_of_;
   std::set<std::string> names_, bound_;  // of all values and tensors; outputs, and what bodies of nodes read
+  std::map<std::string, std::string> renamed_;
   std::map<std::string, std::vector<size_t>> computed_;  // by parameter: the tensors that were computed from it
 };
 

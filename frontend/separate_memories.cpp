@@ -59,7 +59,7 @@ class MemorySeparator {
 
   void separate_reads(size_t n) {
     const OnnxNode& node = body_.nodes[n];
-    if (!has_lost_weight(node.module)) return;
+    if (!has_lost_weight(node.module) || copied_ > body_.nodes.size()) return;
     const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
     if (!call) return;
     for (std::string& input : body_.nodes[n].inputs) {
@@ -84,7 +84,10 @@ class MemorySeparator {
 
   /// The value that this module has in the place of another attention's.
   std::string value_for(const std::string& module, const std::string& value) {
-    for (const size_t n : nodes_behind(module, value)) {
+    const std::set<size_t> nodes = nodes_behind(module, value);
+    copied_ += nodes.size();
+    if (copied_ > body_.nodes.size()) return value;
+    for (const size_t n : nodes) {
       OnnxNode copy = body_.nodes[n];
       for (std::string& input : copy.inputs)
         if (const auto own = values_.find({module, input}); own != values_.end()) input = own->second;
@@ -134,6 +137,7 @@ class MemorySeparator {
   const ParameterRules& rules_;
   Restoration& restored_;
   std::set<std::string> names_, tensors_;
+  size_t copied_ = 0;  // no more than there are nodes, of which keys and values are a part in every layer
   std::map<std::string, size_t> makers_;                               // of values: the node
   std::vector<std::string> owners_;                                    // of nodes: the attention, or none
   std::vector<std::vector<OnnxNode>> copies_;                          // behind each node
