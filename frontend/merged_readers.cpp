@@ -181,7 +181,8 @@ std::optional<TensorReading> MergedReaders::readers_of(const std::string& tensor
   std::map<std::pair<std::string, std::string_view>, Readings> lines;  // by module and place
   for (const Reading& each : *readings) lines[{each.module, place_of(each.code)}].push_back(each);
   std::map<std::string, MergedValue> merged;
-  for (const auto& [at, line] : lines) {
+  for (const auto& each_line : lines) {
+    const Readings& line = each_line.second;
     const bool is_one = std::ranges::all_of(line, [&](const auto& each) { return each.value == line[0].value; });
     const auto on_line = is_one ? std::map<std::string, std::string>() : parameters_on_line(line, *known, parameter);
     // Two values on one line that are not those of its members would be of one module that is applied twice.
