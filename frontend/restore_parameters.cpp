@@ -196,12 +196,13 @@ class Restorer {
     report(wanted.name);
   }
 
-  /// Whether the optimiser notes that it computed the file's tensor from the parameter alone: within a call that takes
-  /// it, this moves axes, if any.
+  /// Whether the optimiser notes that it computed the file's tensor from the parameter alone, or from another one that
+  /// began alike: within a call that takes it, this moves axes, if any.
   bool is_moved(const Wanted& wanted) const {
     const auto note = body_.folded_from.find(wanted.from);
-    return is_anonymous(wanted.from) && note != body_.folded_from.end() &&
-           parse_names(note->second) == std::vector<std::string>{wanted.name};
+    if (!is_anonymous(wanted.from) || note == body_.folded_from.end()) return false;
+    const std::vector<std::string> from = parse_names(note->second);
+    return from.size() == 1 && signature_.lists_parameter(from[0]);
   }
 
   /// The tensor of the module, with the elements of the file's. A tensor that goes on as it is must be known as that of

@@ -157,6 +157,16 @@ TEST_CASE("a parameter that is indexed is read itself, or turned where its colum
   CHECK(is_refused(indexed("[%i]", "['b', 'w']")));
 }
 
+TEST_CASE("two parameters that began alike and are indexed have a tensor each") {
+  const auto imported = import_noted(
+      exported_model("g (int64[N,4] i, float[3,2] val_2) => (float[N,4,2] y) { axis = Constant<value_ints = [-1]>() at "
+                     "= Unsqueeze(i, axis) z = GatherND(val_2, at) a = Relu(z) b = GatherND(val_2, at) y = Add(a, b) }",
+                     {{"z", taken_by("index.Tensor", "%p_v, [%i]")}, {"b", taken_by("index.Tensor", "%p_w, [%i]")}},
+                     {"v", "w"}),
+      {{{"val_2", "['v']"}}, {{"val_2", {0, 0, 0, 0, 0, 0}}}, {}});
+  CHECK(trained(imported) == std::set<std::string>{"v", "w"});
+}
+
 TEST_CASE("what other calls, buffers or several parameters had a part in is refused, and what is read otherwise") {
   for (const std::string note : {"['relu', 'w']", "['detach', 'w']", "['exp2', 'w']", "['w', 'v']", "['b', 'w']"}) {
     CAPTURE(note);
