@@ -134,11 +134,12 @@ void problem_flags(CLI::App& app, PlanOptions& plan) {
   app.add_option("--micro-batch", plan.micro_batch,
                  "samples of a micro-batch; auto: the best size for all stages; per-stage: also sizes that differ");
   repeated(app, "--replicas", plan.replicas, "STAGE=D: give a stage D replicas");
-  app.add_option("--execute", plan.execute,
-                 "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
-                 "it, and what skips stages passes through them, as sequential pipelines do")
-      ->check(member_of(ir::execution_name, ir::Execution::kChain))
-      ->default_str("graph");
+  app.add_option(
+         "--execute", plan.execute,
+         "how stages wait for each other. graph: for those that they read from; chain: each for the one before "
+         "it, and what skips stages passes through them, as sequential pipelines do; without it graph, and chain "
+         "for policies that order chains only, such as v-half")
+      ->check(member_of(ir::execution_name, ir::Execution::kChain));
   app.add_option("--recompute", plan.recompute, "stages that compute activations again; auto: where memory asks for it")
       ->check(member_of(partitioner::recompute_name, partitioner::Recompute::kNever));
   app.add_flag(

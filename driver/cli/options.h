@@ -58,7 +58,7 @@ struct PlanOptions {
   std::string micro_batch = "auto";
   std::vector<std::string> replicas;  // STAGE=D
   std::string recompute = "auto";     // or always, never
-  std::string execute;                // graph or chain; empty: graph, or as the plan file says
+  std::string execute;                // graph or chain; empty: as the policy needs, or as the plan file says
   std::string plan;                   // a plan made before, or written by hand: checked and used as given
   std::string profile;
   bool shard_optimizer = false;

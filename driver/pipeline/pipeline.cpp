@@ -100,7 +100,7 @@ Result<ir::Plan> plan_of(const Options& options, const Machine& machine) {
   GP_TRY(plan.spec, model_spec(options));
   plan.spec.path = ModelText(fs::absolute(options.model.model).string());
   plan.batch = Samples(options.training.batch);
-  plan.execution = ir::execution_of_name(options.plan.execute).value_or(ir::Execution::kGraph);
+  plan.execution = execution_for(options.plan.execute, options.plan.policy);
   plan.seed = options.training.seed;
   plan.threads = static_cast<int>(options.training.threads);
   plan.planner = options.plan.planner;
@@ -254,6 +254,14 @@ Result<Pipeline> with_places(Result<Pipeline> pipeline) {
   GP_TRY(const scheduler::CountedItems item, counted_items(*pipeline));
   pipeline->arenas = scheduler::arenas_of(pipeline->stages, *pipeline->plan.schedule, item);
   return pipeline;
+}
+
+ir::Execution execution_for(std::string_view asked, std::string_view policy) {
+  if (const auto execution = ir::execution_of_name(asked)) return *execution;
+  const scheduler::Policy* known = scheduler::find_policy(policy);
+  const bool needs_chain =
+      known != nullptr && known->shape != ir::StageShape::kAny && known->shape != ir::StageShape::kReplicas;
+  return needs_chain ? ir::Execution::kChain : ir::Execution::kGraph;
 }
 
 Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines) {

@@ -69,6 +69,10 @@ struct Pipeline {
   bool complete = true;
 };
 
+/// How the stages of a new plan are executed: as `asked` ("graph" or "chain"), else as a chain where the policy orders
+/// nothing else.
+ir::Execution execution_for(std::string_view asked, std::string_view policy);
+
 /// Imports and prices the model: a pipeline without an assignment. `machines`: those of a plan file, in place of what
 /// the options name.
 Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines = nullptr);

@@ -99,6 +99,7 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   PlanOptions plan = options.plan;
   plan.planner = pipeline.plan.planner = contender.planner;
   plan.policy = pipeline.plan.policy = contender.policy;
+  pipeline.plan.execution = pipeline.priced.execution = execution_for(plan.execute, contender.policy);
   if (!may_flow(contender.policy)) plan.order.drain_every = 0;
   pipeline.order.drain_every = plan.order.drain_every;
   pipeline.plan.schedule.reset();

@@ -75,10 +75,40 @@ TEST_CASE("plans of asynchronous schedules are ranked by the step that they take
 TEST_CASE("a plan that no schedule runs is refused with the policy's own reason and cure") {
   const Answer answer =
       ask({"plan", example_model("clip_like"), "--devices", "4", "--batch", "8", "--micro-batch", "2", "--loss",
-           "contrastive:similarity", "--planner", "graphpipe", "--policy", "interleaved", "-q"});
+           "contrastive:similarity", "--planner", "graphpipe", "--policy", "interleaved", "--execute", "graph", "-q"});
   CHECK(answer.code == 4);
   CHECK(holds(answer.err, "the plan found has no schedule: interleaved: "));
   CHECK(holds(answer.err, "use kfkb"));
+}
+
+TEST_CASE("branches are executed as a chain where the policy orders nothing else, and only there") {
+  const auto with = [](const char* verb, const std::vector<std::string>& more) {
+    std::vector<std::string> args{verb,     example_model("mmt"),         "--devices", "2",       "--batch", "8",
+                                  "--loss", "cross_entropy:logits,label", "--cluster", "default", "--json",  "-q"};
+    args.insert(args.end(), more.begin(), more.end());
+    return ask(args);
+  };
+  for (const char* policy : {"v-half", "dualpipev", "interleaved", "kfkb"}) {
+    CAPTURE(policy);
+    const Answer answer = with("plan", {"--policy", policy});
+    CAPTURE(answer.err);
+    REQUIRE(answer.code == 0);
+    CHECK(answer.object()["execute"] == (policy == std::string("kfkb") ? "graph" : "chain"));
+  }
+  const Answer as_graph = with("plan", {"--policy", "v-half", "--execute", "graph"});
+  CHECK(as_graph.code == 4);
+  CHECK(holds(as_graph.err, "the stages are not a chain; plan with --execute chain"));
+  // Each row of a comparison is executed as its policy needs, whatever the one before.
+  const auto steps = [&](const char* policies) {
+    std::map<std::string, double> result;
+    const nlohmann::json answer = with("compare", {"--planners", "auto", "--policies", policies}).object();
+    for (const auto& plan : answer["plans"]) result[plan["policy"]] = plan["simulated_step"];
+    return result;
+  };
+  const std::map<std::string, double> together = steps("v-half,kfkb");
+  REQUIRE(together.size() == 2);
+  CHECK(together.at("kfkb") == steps("kfkb").at("kfkb"));
+  CHECK(together.at("v-half") == steps("v-half").at("v-half"));
 }
 
 TEST_CASE("chunks that fit no device are refused with the memory that is missing") {
