@@ -5,6 +5,9 @@
 // Example: a feeds b, forward and backward 1 s each, four micro-batches. b starts after 1 s and works 4 * 2 s, and a's
 // last backward takes 1 s more: 10 s.
 //
+// A link that several pairs of devices share, such as that between two hosts, carries all of their messages, after the
+// first that can be sent and before what follows the last.
+//
 // A device with several stages works for all of them, after the first that can start and before what follows the last.
 // Of P devices with v equal stages each, M micro-batches take (M v + P - 1) items, as Narayanan et al., Efficient
 // Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, SC 2021, section 2.2, have it.
@@ -34,6 +37,10 @@ struct IterationTime {
   /// A stage of the device that works longest, and how long that is. The longest path may go through another stage.
   ir::StageId busiest;
   double busiest_seconds = 0;
+  /// Where the longest path is that of a link between groups of devices (link_loads.h): how long it is busy, which is
+  /// `steady` then, and the stages between which most of that goes.
+  double link_seconds = 0;
+  ir::StageId link_from, link_to;
   /// Whether the plan fits the devices' memory (cost::in_flight).
   bool fits = true;
   /// Memory holds fewer samples in flight than the slowest stage could keep up with.

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "cost/update_time.h"
 #include "ir/device_names.h"
@@ -126,6 +125,16 @@ Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, cons
       text("the work of ", of_step, "; it has ", ratio, " times the mean of the devices: ", way_out, " would lift it")};
 }
 
+/// Of a step whose longest path is that of a link.
+Limit link_limit(const ir::StageGraph& graph, const IterationTime& time, double step_seconds) {
+  const double share = time.link_seconds / step_seconds;
+  return {LimitKind::kLink, time.link_from, share,
+          text("the messages from ", stage_words(graph, time.link_from), " to ", stage_words(graph, time.link_to), ", ",
+               percent(share),
+               " % of the step with those that share their link: a faster link, or a cut where less crosses, "
+               "would lift it")};
+}
+
 /// Seconds in which the device with most to update does so once.
 double longest_update(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   return largest_device_sum(graph, [&](StageId stage) { return update_time(graph, cluster, stage).count; });
@@ -174,12 +183,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
       return {LimitKind::kWork, stage, share,
               text("what it costs to start the step and its passes, ", percent(share),
                    " % of the step: a larger batch, or larger micro-batches, would lift it")};
-    if (const BusyLink link = busiest_link(graph, cluster); link.seconds > total)
-      return {LimitKind::kLink, link.from, link.seconds / step_seconds,
-              text("the messages from ", stage_words(graph, link.from), " to ", stage_words(graph, link.to), ", ",
-                   percent(link.seconds / step_seconds),
-                   " % of the step with those that share their link: a faster link, or a cut where less crosses, "
-                   "would lift it")};
+    if (time.link_seconds > 0) return link_limit(graph, time, step_seconds);
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "
@@ -194,6 +198,8 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
                  " more on the fullest device would lift it")};
   }
   const double ends = time.warm_up + time.drain;
+  if (time.link_seconds > std::max({time.busiest_seconds, ends, time.reduce, update}))
+    return link_limit(graph, time, total);
   if (update > std::max({time.busiest_seconds, ends, time.reduce}))
     return {LimitKind::kUpdate, stage, update / total,
             text("the updates of the weights, ", percent(update / total),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost/iteration_time.h"
+#include "cost/link_loads.h"
 #include "cost/lower_bound.h"
 #include "cost/memory.h"
 #include "tests/support/plan_graphs.h"
@@ -180,4 +181,61 @@ TEST_CASE("recomputing keeps only what comes in, and runs the forward again") {
   plan.stages[StageId(1u)].choice.recompute = true;
   CHECK(stage_memory(plan, StageId(1u), Samples(8)).stash < kept.stash);
   CHECK(stage_cost(plan, ir::equal_devices(2), StageId(0u)).item() == doctest::Approx(item + 2));
+}
+
+namespace {
+
+/// Two hosts of four devices: nothing counts inside, a kilobyte takes a second between them.
+ir::Cluster two_hosts() {
+  ir::Cluster cluster = ir::equal_devices(8);
+  cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e9)},
+                    {.group = 8, .latency = Seconds(0), .bandwidth = BytesPerSecond(1000)}};
+  return cluster;
+}
+
+/// A stage for each node of a chain of two, 1000 bytes a sample between them, on these devices.
+ir::StageGraph two_stages(const std::vector<size_t>& above, const std::vector<size_t>& below, Samples size_below,
+                          ir::ReplicaMode mode = ir::ReplicaMode::kSplit) {
+  const ir::PlanGraph graph =
+      tests::plan_graph({{}, {0}}, {{.seconds = 1, .bytes = 1000}, {.seconds = 1}}, Samples(64));
+  ir::Assignment assignment;
+  for (const std::vector<size_t>* devices : {&above, &below}) {
+    assignment.stage_of.push_back(StageId(assignment.choice.size()));
+    ir::StageChoice choice{.micro_batch = devices == &above ? Samples(4) : size_below, .mode = mode};
+    for (const size_t device : *devices) choice.devices.push_back(DeviceId(device));
+    assignment.choice.push_back(std::move(choice));
+  }
+  return *build_stage_graph(graph, assignment);
+}
+
+}  // namespace
+
+TEST_CASE("a link between hosts carries what all replicas send over it, each the samples that it has") {
+  const ir::Cluster cluster = two_hosts();
+  const auto seconds = [&](const ir::StageGraph& plan) {
+    std::vector<double> result;
+    for (const LinkLoad& load : shared_link_loads(plan, cluster)) result.push_back(load.seconds);
+    return result;
+  };
+  // Activations go one way, gradients the other.
+  const std::vector<double> none, all{64, 64}, half{32, 32};
+  CHECK(seconds(two_stages({0, 1}, {2, 3}, Samples(4))) == none);
+  CHECK(seconds(two_stages({0, 1, 2, 3}, {4, 5, 6, 7}, Samples(4))) == all);
+  CHECK(seconds(two_stages({0, 1}, {4}, Samples(8))) == all);
+  CHECK(seconds(two_stages({0, 4}, {1}, Samples(4))) == half);
+  CHECK(seconds(two_stages({0, 4}, {1, 5}, Samples(4))) == none);
+  // Halves of eight samples, made of halves of four: two of eight go either way, as do gradients of two.
+  CHECK(seconds(two_stages({0, 4}, {1, 5}, Samples(8))) == half);
+  CHECK(seconds(two_stages({0, 4}, {1, 5}, Samples(4), ir::ReplicaMode::kRoundRobin)) == none);
+  CHECK(seconds(two_stages({0, 4}, {1}, Samples(4), ir::ReplicaMode::kRoundRobin)) == half);
+}
+
+TEST_CASE("a step takes as long as the link between two hosts carries messages, and what is before and behind") {
+  const ir::Cluster cluster = two_hosts();
+  const IterationTime shared = iteration_time(two_stages({0, 1, 2, 3}, {4, 5, 6, 7}, Samples(4)), cluster);
+  CHECK(shared.link_seconds == doctest::Approx(64));
+  CHECK(shared.total() > 64);
+  CHECK(shared.total() < 64 + 6);
+  const IterationTime apart = iteration_time(two_stages({0, 1}, {2, 3}, Samples(4)), cluster);
+  CHECK(apart.link_seconds == 0);
 }
