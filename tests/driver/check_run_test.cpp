@@ -6,6 +6,7 @@
 
 #include "tests/driver/ask.h"
 #include "tests/support/onnx_text.h"
+#include "wire/data_table.h"
 
 namespace graphpipe::tests {
 namespace {
@@ -25,16 +26,20 @@ std::string tensors(const std::vector<std::string>& names) {
   return length + header + data;
 }
 
-TEST_CASE("a file of weights that has others than the model's is warned of, but for PyTorch's counters of batches") {
+TEST_CASE("a file of weights that has others than the model's is warned of, but for PyTorch's counters and ties") {
   const graphpipe::testing::TemporaryFolder folder;
   folder.write("weights.safetensors", tensors({"a.weight", "b.weight"}));
+  wire::DataTable table;
+  table.batch = 1;
+  table.tied_names = {"also.a.weight"};
+  folder.write(std::string(wire::kDataTableFile), wire::print_data_table(table));
   const auto found = [&](const std::vector<std::string>& names) {
     folder.write("given.safetensors", tensors(names));
     wire::RunOptions run;
     run.data.weights = folder / "given.safetensors";
     return driver::check_run_files(folder / ".", run);
   };
-  CHECK(found({"a.weight", "b.weight", "norm.num_batches_tracked"}).empty());
+  CHECK(found({"a.weight", "b.weight", "also.a.weight", "norm.num_batches_tracked"}).empty());
   const Diagnostics told = found({"a.weight", "head.weight", "tail.weight"});
   REQUIRE(told.size() == 1);
   CHECK(told.front().severity == Severity::kWarning);
