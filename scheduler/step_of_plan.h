@@ -17,7 +17,7 @@ inline constexpr int64_t kMaxSimulatedInProfileSearch = 2'000;
 inline constexpr int64_t kMaxSimulatedOfFoundPlan = 20'000;
 
 /// Actions that a search of orders simulates for each plan that planners compare (BuildOptions::searched_actions).
-inline constexpr int64_t kSearchedActionsOfCandidate = 90'000;
+inline constexpr int64_t kSearchedActionsOfCandidate = 20'000;
 
 /// Passes that one step schedules: micro-batches of all stages, each once per replica that takes part in it.
 int64_t schedule_size(const ir::PlanGraph& graph, const ir::Assignment& assignment);
