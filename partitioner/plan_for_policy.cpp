@@ -64,7 +64,19 @@ class PolicySearch {
       return traits_.asks_others ? plan_for_shape(request_, needs_.shape, watch_)
                                  : plan_in_shape(request_, needs_.shape);
     if (needs_.without_flush) return plan_asynchronous(planner_, request_, watch_);
-    return plan(planner_, request_);
+    Result<PlanAnswer> answer = plan(planner_, request_);
+    if (!answer && has_more_stages_than_devices()) {
+      for (const ir::StageShape shape : needs_.shapes) {
+        if (!may_take(shape)) continue;
+        if (Result<PlanAnswer> shaped = plan_in_shape(request_, shape)) return shaped;
+      }
+    }
+    return answer;
+  }
+
+  /// Of which only some shapes have several on a device.
+  bool has_more_stages_than_devices() const {
+    return request_.stages && *request_.stages > std::ssize(request_.cluster->devices);
   }
 
   /// What one of the policies finds on its own stage graph, the search for a policy finds.

@@ -128,7 +128,7 @@ Status check_request(const PlanRequest& request) {
   if (request.stages && (*request.stages < 1 || *request.stages > static_cast<int>(request.cluster->devices.size())))
     return bad_request(
         text("--stages ", *request.stages, " does not fit ", request.cluster->devices.size(), " devices"),
-        "ask for 1 stage to as many as there are devices");
+        "ask for 1 stage to as many as there are devices; of chains some policies run several stages on each");
   if (request.micro_batch && (request.micro_batch->count < 1 || *request.micro_batch > request.graph->batch))
     return bad_request(text("--micro-batch ", *request.micro_batch, " does not fit a batch of ", request.graph->batch),
                        "ask for 1 sample to the whole batch");

@@ -139,6 +139,17 @@ Status check_update(const OrderOptions& order, Samples batch) {
   return Ok{};
 }
 
+/// Refuses more stages than devices where the policy runs one on each.
+Status check_stages(const PlanOptions& options, const partitioner::PolicyNeeds& needs, int64_t devices) {
+  if (options.stages <= devices || needs.shape != ir::StageShape::kAny || !needs.shapes.empty()) return Ok{};
+  std::string others;
+  for (const scheduler::Policy& policy : scheduler::all_policies())
+    if (policy.shape == ir::StageShape::kLoop || policy.shape == ir::StageShape::kV) others += text(policy.name, ", ");
+  return usage(text("--stages ", options.stages),
+               text("policy ", options.policy, " runs one stage on a device, of which there are ", devices),
+               text("ask for ", devices, " at most, or pass --policy with one that runs several: ", others, "auto"));
+}
+
 /// One planner may have no plan where another has one.
 Diagnostics with_way_out(Diagnostics problems, std::string_view planner) {
   const partitioner::PlannerEntry* entry = partitioner::find_planner(planner);
@@ -158,6 +169,8 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.cluster = &cluster;
   GP_TRY_VOID(take_flags(options, request));
   GP_TRY_VOID(check_update(options.order, graph.batch));
+  partitioner::PolicyNeeds needs = needs_of(options);
+  GP_TRY_VOID(check_stages(options, needs, std::ssize(cluster.devices)));
   if (options.time_limit > 0) request.time_limit = options.time_limit;
   request.cancel = &interrupt_flag();
   request.thorough = thorough;
@@ -179,7 +192,6 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   request.refusal = [&](const ir::Assignment& assignment) {
     return scheduler::refusal_of_plan(graph, cluster, building, assignment, drain_every);
   };
-  partitioner::PolicyNeeds needs = needs_of(options);
   if (tries_other_policies(options)) needs.evaluate_to_end = timed_by(to_end);
   Result<partitioner::PlansForPolicy> found = partitioner::plan_for_policy(options.planner, request, needs);
   if (!found) return with_way_out(found.problems(), options.planner);

@@ -111,6 +111,23 @@ TEST_CASE("branches are executed as a chain where the policy orders nothing else
   CHECK(together.at("v-half") == steps("v-half").at("v-half"));
 }
 
+TEST_CASE("more stages than devices are refused by policies of one stage a device, and planned for those of several") {
+  const auto under = [](const char* policy) {
+    return ask({"plan", example_model("mmt"), "--devices", "2", "--stages", "4", "--batch", "8", "--loss",
+                "cross_entropy:logits,label", "--cluster", "default", "--policy", policy, "--json", "-q"});
+  };
+  const Answer refused = under("kfkb");
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, "policy kfkb runs one stage on a device, of which there are 2"));
+  CHECK(holds(refused.err, "interleaved, "));
+  for (const char* policy : {"interleaved", "auto"}) {
+    CAPTURE(policy);
+    const Answer planned = under(policy);
+    REQUIRE(planned.code == 0);
+    CHECK(planned.object()["stages"].size() == 4);
+  }
+}
+
 TEST_CASE("chunks that fit no device are refused with the memory that is missing") {
   const std::string cluster = (std::filesystem::temp_directory_path() / "graphpipe-small-devices.json").string();
   std::ofstream(cluster) << R"({"schema": "graphpipe.cluster/1", "devices": [
