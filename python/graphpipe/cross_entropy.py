@@ -23,18 +23,19 @@ class _Writer:
 
 
 def _of_classes(call: _Writer, scores: Any, label: Any, reduction: int, ignored: int, smoothing: float) -> Any:
-    """With the labels smoothed by s, the likelihood loss of (1 - s) times the logarithms of the C probabilities and s / C times their
-    sum, whatever is ignored and however it is reduced."""
+    """With the labels smoothed by s, the likelihood loss of (1 - s) times the logarithms of the probabilities and s times their
+    mean, whatever is ignored and however it is reduced."""
     import torch
 
     aten = torch.ops.aten
     value = scores.meta["val"]
-    classes, axes = value.shape[1], range(value.ndim)
+    axes = range(value.ndim)
     if value.ndim > 2 and reduction != NONE:  # as one list of positions, which the exporter does not take apart
-        scores = call(aten.reshape.default, call(aten.permute.default, scores, [0, *axes[2:], 1]), [-1, classes])
+        scores = call(aten.reshape.default, call(aten.permute.default, scores, [0, *axes[2:], 1]), [-1, value.shape[1]])
         label = call(aten.reshape.default, label, [-1])
     logarithms = call(aten.log_softmax.int, scores, 1)
-    spread = call(aten.mul.Tensor, call(aten.sum.dim_IntList, logarithms, [1], True), smoothing / classes)
+    # A mean, as the number of classes may be that of the samples: those of a contrastive loss are the other ones of the batch.
+    spread = call(aten.mul.Tensor, call(aten.mean.dim, logarithms, [1], True), smoothing)
     smoothed = call(aten.add.Tensor, call(aten.mul.Tensor, logarithms, 1 - smoothing), spread)
     return call(aten.nll_loss_nd.default, smoothed, label, None, reduction, ignored)
 

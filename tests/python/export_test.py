@@ -436,6 +436,22 @@ class Export(unittest.TestCase):
             path = graphpipe.export(module, {"x": torch.randn(4, 4), "label": label}, Path(folder) / "model.onnx")
             self.assertIn("SoftmaxCrossEntropyLoss", [node.op_type for node in onnx.load(path).graph.node])
 
+    def test_labels_are_smoothed_where_the_classes_are_the_samples_of_the_batch(self):
+        class Contrasts(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.images, self.texts = torch.nn.Linear(4, 6), torch.nn.Linear(5, 6)
+
+            def forward(self, image, text):
+                scores = self.images(image) @ self.texts(text).T
+                return torch.nn.functional.cross_entropy(scores, torch.arange(scores.shape[0]), label_smoothing=0.1)
+
+        module, samples = Contrasts(), {"image": torch.randn(3, 4), "text": torch.randn(3, 5)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(module, samples, Path(folder) / "model.onnx")
+            (found,) = ReferenceEvaluator(str(path)).run(None, {name: tensor.numpy() for name, tensor in samples.items()})
+        self.assertTrue(torch.allclose(torch.tensor(found), module(**samples), atol=1e-5))
+
     def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
         _load(norm, {"weight": torch.tensor([[[1.0, 2.0, 3.0]]])})
