@@ -21,11 +21,37 @@ namespace graphpipe::driver {
 namespace {
 
 using Tensors = std::map<std::string, frontend::NewTensor>;
+using Entries = std::map<std::string, const files::TensorEntry*>;
 
 std::vector<int64_t> dims_of(const ir::TensorType& type) {
   std::vector<int64_t> dims;
   for (const ir::Dim dim : type.shape) dims.push_back(dim.at(Samples(1)));
   return dims;
+}
+
+std::string_view bytes_of(const MappedFile& file, const files::TensorEntry& entry) {
+  return file.text().substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length));
+}
+
+// What the file has of the parameter under any of its names; null: nothing. Refuses other numbers under two of them.
+Result<const files::TensorEntry*> find_by_any_name(const ir::Param& param, const Entries& saved,
+                                                   const MappedFile& file) {
+  const files::TensorEntry* found = nullptr;
+  std::vector<ModelText> names{param.name};
+  names.insert(names.end(), param.aliases.begin(), param.aliases.end());
+  for (const ModelText& name : names) {
+    const auto other = saved.find(name.raw());
+    if (other == saved.end()) continue;
+    if (found != nullptr && bytes_of(file, *found) != bytes_of(file, *other->second))
+      return Diagnostic{
+          .code = Code::kBadParameter,
+          .origin = param.name,
+          .message = text("the weights ", quoted(ModelText(file.path())), " have other numbers for ",
+                          quoted(found->name), " than for ", quoted(name), ", which are one parameter of this model"),
+          .hint = "pass a file of a model that has this tie"};
+    if (found == nullptr) found = other->second;
+  }
+  return found;
 }
 
 // The file's values for the model's parameters, under all of their names. Reports up to kMaxProblems problems at once.
@@ -37,7 +63,7 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
     return problems;
   }
   const files::SafetensorsIndex& index = *parsed;
-  std::map<std::string, const files::TensorEntry*> saved;
+  Entries saved;
   for (const files::TensorEntry& entry : index.tensors) saved[entry.name.raw()] = &entry;
   Tensors tensors;
   Diagnostics problems;
@@ -45,10 +71,8 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
     const ir::Param& param = graph.param(id);
     if (param.kind == ir::ParamKind::kConstant) continue;
     const ir::TensorType& type = graph.value(param.value).type;
-    auto found = saved.find(param.name.raw());
-    for (const ModelText& alias : param.aliases)
-      if (found == saved.end()) found = saved.find(alias.raw());
-    if (found == saved.end() || found->second->dtype != type.dtype || found->second->shape != dims_of(type)) {
+    GP_TRY(const files::TensorEntry* found, find_by_any_name(param, saved, file));
+    if (found == nullptr || found->dtype != type.dtype || found->shape != dims_of(type)) {
       if (problems.size() < kMaxProblems)
         problems.push_back({.code = Code::kBadParameter,
                             .origin = param.name,
@@ -57,12 +81,8 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
                             .hint = "pass a file that `run --save` of this model wrote"});
       continue;
     }
-    const files::TensorEntry& entry = *found->second;
-    const frontend::NewTensor value{
-        .dtype = entry.dtype,
-        .dims = entry.shape,
-        .bytes = file.text().substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length))};
-    if (const auto bad = wire::find_not_finite(entry.dtype, entry.shape, std::as_bytes(std::span(value.bytes)));
+    const frontend::NewTensor value{.dtype = found->dtype, .dims = found->shape, .bytes = bytes_of(file, *found)};
+    if (const auto bad = wire::find_not_finite(found->dtype, found->shape, std::as_bytes(std::span(value.bytes)));
         bad && problems.size() < kMaxProblems)
       problems.push_back({.code = Code::kBadParameter,
                           .origin = param.name,

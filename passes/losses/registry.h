@@ -16,8 +16,8 @@ std::string loss_form(const LossDef& loss);
 /// All forms, for help and hints: separated by commas, with "or" before the last.
 std::string loss_forms();
 
-/// Reads KIND:OUTPUT[,LABEL][,OPTION...]; a comma within a name is "%2C" (and "%2C" itself "%252C"). An empty text means
-/// no loss. Errors (kUsage): an unknown kind, a missing or superfluous name, a malformed or out-of-range number.
+/// Reads KIND:OUTPUT[,LABEL][,OPTION...]; a comma within a name is "%2C" (and "%2C" itself "%252C"). An empty text
+/// means no loss. Errors (kUsage): an unknown kind, a missing or superfluous name, a malformed or out-of-range number.
 Result<ir::LossSpec> parse_loss(const std::string& text);
 /// Whether the kind is known, and takes the label and the options: a plan file may ask for anything (kBadLoss).
 Status check_loss(const ir::LossSpec& spec);

@@ -166,6 +166,15 @@ TEST_CASE("a state_dict has shared weights under each of their names") {
   }
   CHECK((state.bytes.at("head.of.the.module") == trained.bytes.at(tied)));
   CHECK(state.bytes.size() == names + 1);
+  // As a module without the tie leaves them.
+  Weights apart = state;
+  apart.bytes.at("head.of.the.module").front() ^= 1;
+  write(folder.file("apart.safetensors"), apart);
+  const std::string again = folder.file("again.safetensors");
+  REQUIRE(ask({"export", plan, "--weights", out, "-o", again}).code == 0);
+  const Answer refused = ask({"export", plan, "--weights", folder.file("apart.safetensors"), "-o", again});
+  CHECK(refused.code == 3);
+  CHECK(holds(refused.err, "other numbers for '" + tied + "' than for 'head.of.the.module'"));
 }
 
 TEST_CASE("weights that are not finite are not exported") {
