@@ -183,7 +183,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
       return {LimitKind::kWork, stage, share,
               text("what it costs to start the step and its passes, ", percent(share),
                    " % of the step: a larger batch, or larger micro-batches, would lift it")};
-    if (time.link_seconds > 0) return link_limit(graph, time, step_seconds);
+    if (time.link_seconds > step_seconds - total) return link_limit(graph, time, step_seconds);
     return {LimitKind::kOrder, stage, share,
             text("the order of the schedule, ", percent(share),
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "

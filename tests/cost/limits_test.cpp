@@ -153,6 +153,8 @@ TEST_CASE("replicas of two hosts share the link between these: its bytes bound t
   CHECK(limit.share == doctest::Approx(0.64));
   CAPTURE(limit.sentence);
   CHECK(limit.sentence.find("64 % of the step with those that share their link") != std::string::npos);
+  // An order that adds more than the link carries.
+  CHECK(limit_of(apart, cluster, 1000).kind == LimitKind::kOrder);
 }
 
 TEST_CASE("memory limits where fewer samples fit than the bottleneck needs, and what it says is missing lifts it") {
