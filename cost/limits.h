@@ -32,8 +32,9 @@ struct Limit {
 };
 
 /// The largest part of the step's closed form. `step_seconds` is the simulated step of the plan's schedule; if it is
-/// more than kOrderSlack times the closed form, the order is the limit. `updates`: of the weights of a stage in a step,
-/// more than one with asynchronous policies. `takes_replicas`: whether the policy orders stages that are given some.
+/// more than kOrderSlack times the closed form, the order is the limit, or a link that is busy for longer than what the
+/// order adds. `updates`: of the weights of a stage in a step, more than one with asynchronous policies.
+/// `takes_replicas`: whether the policy orders stages that are given some.
 inline constexpr double kOrderSlack = 1.25;
 Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& cluster, double step_seconds, int64_t updates = 1,
                bool takes_replicas = true);
