@@ -39,8 +39,10 @@ std::vector<fs::path> data_files(const std::string& folder) {
       .code = Code::kUsage, .origin = ModelText(path), .message = std::string(why), .hint = std::string(hint)});
 }
 
-std::string parent_of(const fs::path& folder) {
-  return (folder.has_filename() ? folder : folder.parent_path()).parent_path().string();
+// Of a folder that exists; "." has one too.
+std::string parent_of(const std::string& folder) {
+  std::error_code error;
+  return fs::canonical(folder, error).parent_path().string();
 }
 
 std::string flags_text(const wire::CheckpointRecord& record) {

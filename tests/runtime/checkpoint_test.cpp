@@ -237,7 +237,8 @@ TEST_CASE("folders of other things, of other models and with checkpoints are not
   training.run(1, {"--resume", training.checkpoints(), "--checkpoint", training.checkpoints()});
   said({"--checkpoint", training.checkpoints()}, "the folder holds checkpoints already, up to step 1");
   const std::string cure = "name " + training.checkpoints() + ", of which the last one is taken";
-  for (const char* one : {"/step-1", "/step-1/"}) said({"--resume", training.checkpoints() + one}, cure.c_str());
+  for (const char* one : {"/step-1", "/step-1/", "/step-1/."})
+    said({"--resume", training.checkpoints() + one}, cure.c_str());
   const TwoStagePlan other_plan({.shared = true});
   const Training other(make_folder(true, 19), other_plan.programs(), kMomentum);
   const RunEnd end = refused(other, 2, {"--checkpoint", training.checkpoints()});
