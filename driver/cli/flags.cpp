@@ -88,8 +88,10 @@ void loss_flags(CLI::App& app, TrainingOptions& training) {
   app.add_option("--batch", training.batch, "samples of one training step")
       ->check(kOneOrMore)
       ->each([&training](const std::string&) { training.batch_given = true; });
-  app.add_option("--loss", training.loss,
-                 passes::loss_forms() + "; an output is one of the model's, with output:NAME its loss");
+  app.add_option(
+      "--loss", training.loss,
+      passes::loss_forms() +
+          "; an output is one of the model's, with output:NAME its loss; a comma within a name is written %2C");
   app.add_option(
          "--contrastive", training.contrastive,
          "what a loss that compares samples with each other sees together: the whole batch, or each micro-batch")
