@@ -6,6 +6,7 @@
 #include "driver/launch/process.h"
 #include "driver/pipeline/choose.h"
 #include "driver/pipeline/machine.h"
+#include "driver/pipeline/pipeline.h"
 #include "driver/pipeline/plan_profile.h"
 #include "files/profile_formats.h"
 #include "scheduler/policies/policies.h"
@@ -277,7 +278,7 @@ Result<std::unique_ptr<ProfileProblem>> ProfileProblem::read(const Options& opti
   std::unique_ptr<ProfileProblem> problem(new ProfileProblem(options));
   GP_TRY(problem->profile_, read_profile_file(options));
   GP_TRY_VOID(refuse_flags_of_models(options));
-  problem->profile_.graph.execution = ir::execution_of_name(options.plan.execute).value_or(ir::Execution::kGraph);
+  problem->profile_.graph.execution = execution_for(options.plan.execute, options.plan.policy);
   problem->profile_.graph = scheduler::with_versions_of(options.plan.policy, options.plan.order.vertical_sync,
                                                         std::move(problem->profile_.graph));
   GP_TRY_VOID(problem->take_machine());

@@ -1,4 +1,4 @@
-// Orders that somebody wrote, in the place of a policy (plan --order).
+// Orders that somebody wrote, in the place of a policy (plan --order), and policies that order chains only.
 
 #include <doctest/doctest.h>
 
@@ -69,4 +69,13 @@ TEST_CASE("an order is read in every form that `schedule` writes") {
       CHECK(step(ask(words({"--order", file}))) == step(ask(words({"--policy", policy}))));
     }
   std::filesystem::remove(file);
+}
+
+TEST_CASE("the stages of a profile are executed as a chain where the policy orders nothing else") {
+  const Answer answer =
+      ask({"plan", "--profile", data_path("piper/bert32a100.json"), "--profile-format", "piper", "--devices", "4",
+           "--planner", "graphpipe", "--stages", "4", "--no-replication", "--policy", "interleaved", "--json", "-q"});
+  REQUIRE(answer.code == 0);
+  CHECK(answer.object()["execute"] == "chain");
+  CHECK(answer.object()["simulated_step"].is_number());
 }
