@@ -1,10 +1,13 @@
 // What plan and compare answer on the example models.
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "scheduler/policies/policies.h"
 #include "tests/driver/ask.h"
