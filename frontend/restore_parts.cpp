@@ -15,11 +15,11 @@
 namespace graphpipe::frontend {
 namespace {
 
-/// What torch.export names the results of calls that take elements as they are, each at most once.
-constexpr std::array<std::string_view, 20> kCuts = {
-    "alias",   "chunk",     "clone",     "contiguous", "flatten",          "getitem", "narrow", "permute",
-    "reshape", "select",    "slice",     "split",      "split_with_sizes", "squeeze", "t",      "transpose",
-    "unbind",  "unsqueeze", "unflatten", "view"};
+/// What torch.export names the results of calls that take elements as they are, each at most once. "getitem" is none of
+/// them: it is the name of one of several results, those of max, of min and of a norm as well as those of unbind.
+constexpr std::array<std::string_view, 15> kCuts = {"alias",   "clone",     "contiguous", "flatten",   "narrow",
+                                                    "permute", "reshape",   "select",     "slice",     "squeeze",
+                                                    "t",       "transpose", "unflatten",  "unsqueeze", "view"};
 
 class PartRestorer {
  public:
@@ -40,11 +40,16 @@ class PartRestorer {
     for (size_t i = 0; i < body_.initializers.size(); ++i) {
       const auto note = body_.folded_from.find(body_.initializers[i].name);
       if (note == body_.folded_from.end()) continue;
-      for (const std::string& name : parse_names(note->second))
-        if (signature_.lists_parameter(name)) computed_[name].push_back(i);
+      const std::vector<std::string> names = parse_names(note->second);
+      const bool is_cut = is_cut_out(body_.initializers[i], names);
+      for (const std::string& name : names) {
+        if (!signature_.lists_parameter(name)) continue;
+        if (is_cut) cut_[name].push_back(i);
+        else otherwise_computed_.insert(name);
+      }
     }
-    for (const auto& [parameter, tensors] : computed_)
-      if (are_parts(parameter, tensors)) name_parts(parameter, tensors);
+    for (const auto& [parameter, tensors] : cut_)
+      if (!otherwise_computed_.contains(parameter) && are_parts(parameter, tensors)) name_parts(parameter, tensors);
     for (OnnxNode& node : body_.nodes)
       for (std::string& input : node.inputs)
         if (const auto name = renamed_.find(input); name != renamed_.end()) input = name->second;
@@ -59,25 +64,26 @@ class PartRestorer {
     for (const size_t i : tensors) {
       const Tensor& tensor = body_.initializers[i];
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
-      if (!is_cut_out(tensor) || !dtype || !ir::is_floating(*dtype)) return false;
+      if (!dtype || !ir::is_floating(*dtype)) return false;
       const auto bytes = static_cast<size_t>(ir::bytes_per_element(*dtype));
       const std::optional<TensorReading> reading = readers_of_.readers_of(tensor.name, parameter);
       const std::optional<std::string> of_tensor = elements_of_(tensor);
       if (!reading || !reading->merged.empty() || !of_tensor || (width != 0 && bytes != width)) return false;
       width = bytes;
       elements += *of_tensor;
+      if (width < 4 || elements.size() / width > kMaxElementsInRows) return false;
     }
-    return width >= 4 && elements.size() / width <= kMaxElementsInRows && are_distinct(elements, width);
+    return are_distinct(elements, width);
   }
 
   /// Whether the optimiser's note on it has calls of these alone, one parameter and no buffer.
-  bool is_cut_out(const Tensor& tensor) const {
+  bool is_cut_out(const Tensor& tensor, const std::vector<std::string>& names) const {
     const auto is_cut = [](const std::string& value) {
       return std::ranges::find(kCuts, call_of_value(value)) != kCuts.end();
     };
     if (bound_.contains(tensor.name) || tensor.layout != Tensor::Layout::kDense || !is_cut(tensor.name)) return false;
     int64_t tensors = 0;
-    for (const std::string& name : parse_names(body_.folded_from.at(tensor.name))) {
+    for (const std::string& name : names) {
       if (signature_.is_parameter.contains(name)) ++tensors;
       else if (!is_anonymous(name) && !is_cut(name)) return false;
     }
@@ -105,7 +111,8 @@ class PartRestorer {
   const MergedReaders readers_of_;
   std::set<std::string> names_, bound_;  // of all values and tensors; outputs, and what bodies of nodes read
   std::map<std::string, std::string> renamed_;
-  std::map<std::string, std::vector<size_t>> computed_;  // by parameter: the tensors that were computed from it
+  std::map<std::string, std::vector<size_t>> cut_;  // by parameter: the tensors that were cut out of it alone
+  std::set<std::string> otherwise_computed_;        // parameters of which others were computed as well
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ TEST_CASE("parts that may have elements of one another are refused, and what was
   CHECK(is_refused(cut_from({0, 0, 0, 0, 0, 0}, {1, 2, 3})));
   for (const char* note : {"['p', 'sin']", "['p', 'expand', 'val_3']", "['p', 'q']", "['p', 'b']"})
     CHECK(is_refused(cut_from({1, 2, 3, 4, 5, 6}, {7, 8, 9}, note)));
+  // The maximum of a parameter has the name that a part of several has, and so have the results of a norm.
+  for (const char* note : {"['p', 'getitem', 'view']", "['p', 'unbind']"})
+    CHECK(is_refused(cut_from({1, 2, 3, 4, 5, 6}, {7, 8, 9}, note)));
   // Read as the value of another parameter, which began alike.
   CHECK(is_refused(cut_from({1, 2, 3, 4, 5, 6}, {7, 8, 9}, kSecondSlice, "slice_3")));
   CHECK_FALSE(
