@@ -82,6 +82,13 @@ bool is_changed(std::string_view value) {
   return std::ranges::find(kChanges, call_of_value(value)) != kChanges.end();
 }
 
+/// Whether the node has elements of its first input alone, by sizes or places that others say.
+bool takes_elements(const OnnxNode& node) {
+  constexpr std::array<std::string_view, 10> kOps = {"Expand",  "Gather", "GatherElements", "GatherND",  "Reshape",
+                                                     "Squeeze", "Slice",  "Tile",           "Transpose", "Unsqueeze"};
+  return std::ranges::find(kOps, node.op) != kOps.end() && !node.inputs.empty();
+}
+
 bool is_matrix(const Tensor& tensor) {
   return std::ranges::count_if(tensor.dims, [](int64_t dim) { return dim > 1; }) > 1;
 }
@@ -106,6 +113,9 @@ bool began_equal(const Tensor& one, const Tensor& other) {
 /// Parameters of which the file tells nothing, by component: "weight".
 using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
 
+/// What nodes make, and the result of the call that each belongs to.
+using Results = std::map<std::string, std::string>;
+
 class Tracer {
  public:
   Tracer(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
@@ -122,8 +132,9 @@ class Tracer {
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
       if (!node.exported_from.empty()) nodes[node.exported_from].push_back(&node);
-      if (node.op == "Mul" && is_of_parameter(node))
-        for (const std::string& output : node.outputs) multiplied_.emplace(output, result_of(node.exported_from));
+      if ((node.op == "Mul" || node.op == "Add") && is_of_parameter(node))
+        for (const std::string& output : node.outputs)
+          (node.op == "Mul" ? multiplied_ : added_).emplace(output, result_of(node.exported_from));
     }
     for (const auto& [text, of_call] : nodes)
       if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, of_call);
@@ -180,12 +191,12 @@ class Tracer {
     return doubtful;
   }
 
-  /// The result of a layer, or of a product with a parameter, that is read though no node makes it; empty if there is
-  /// none.
+  /// The result of a layer, or of a product or sum with a parameter, that is read though no node makes it; empty if
+  /// there is none.
   std::string merged_layer() const {
     for (const std::string& name : read_)
       if (is_of_layer(name) && !is_made(name)) return name;
-    for (const std::string& name : scaled_)
+    for (const std::string& name : merged_)
       if (!is_made(name)) return name;
     return {};
   }
@@ -220,8 +231,8 @@ class Tracer {
     return body_.folded_from.contains(tensor.name) && noted_parameters(tensor).empty();
   }
 
-  /// Whether the node multiplies by a parameter, or what was computed from some; else one that has been merged with it
-  /// multiplied by none either. Parameters keep their names where constants have their values.
+  /// Whether the node multiplies by a parameter or adds one, or what was computed from some; else one that has been
+  /// merged with it has none either. Parameters keep their names where constants have their values.
   bool is_of_parameter(const OnnxNode& node) const {
     return std::ranges::any_of(node.inputs, [&](const std::string& input) { return of_parameters_.contains(input); });
   }
@@ -237,23 +248,24 @@ class Tracer {
     for (const OnnxNode& node : body_.nodes) {
       const bool is_constant =
           std::ranges::all_of(node.inputs, [&](const std::string& input) { return constants.contains(input); });
-      if (!is_constant) continue;
-      constants.insert(node.outputs.begin(), node.outputs.end());
-      if (is_of_parameter(node)) of_parameters_.insert(node.outputs.begin(), node.outputs.end());
+      if (is_constant) constants.insert(node.outputs.begin(), node.outputs.end());
+      const bool is_of_parameters =
+          is_constant ? is_of_parameter(node) : takes_elements(node) && of_parameters_.contains(node.inputs[0]);
+      if (is_of_parameters) of_parameters_.insert(node.outputs.begin(), node.outputs.end());
     }
   }
 
-  /// Whether the nodes of a call read the result of a multiplication which the call does not take. Another is read in
-  /// the place of one that has been merged with it; of one by 1, which is left out, what it multiplied.
-  bool reads_another_product(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) const {
+  /// Whether the nodes of a call read one of these results which the call does not take. Another is read in the place
+  /// of one that has been merged with it; of a multiplication by 1, which is left out, what it multiplied.
+  static bool reads_another(const Results& results, const ExportedCall& call,
+                            const std::vector<const OnnxNode*>& nodes) {
     const auto takes = [&](const std::string& name) {
       return std::ranges::find(call.values, "%" + name) != call.values.end();
     };
     return std::ranges::any_of(nodes, [&](const OnnxNode* node) {
       return std::ranges::any_of(node->inputs, [&](const std::string& input) {
-        const auto product = multiplied_.find(input);
-        return product != multiplied_.end() && product->second != call.result && !takes(input) &&
-               !takes(product->second);
+        const auto result = results.find(input);
+        return result != results.end() && result->second != call.result && !takes(input) && !takes(result->second);
       });
     });
   }
@@ -279,7 +291,8 @@ class Tracer {
     read_twins(call, nodes);
     const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
-    const bool may_be_merged = !takes_sizes(call.target) && reads_another_product(call, nodes);
+    const bool reads_product = !takes_sizes(call.target) && reads_another(multiplied_, call, nodes);
+    const bool reads_sum = !takes_sizes(call.target) && reads_another(added_, call, nodes);
     const bool reads_other = reads_another_parameter(call, nodes);
     const std::string weight = lacks_product ? signature_.tensor_of(call.argument(*weight_argument(call.target))) : "";
     for (const std::string& name : call.values) {
@@ -287,8 +300,9 @@ class Tracer {
       if (listed.empty()) {
         read_.insert(name.substr(1));
         if (call.target.starts_with("aten.cat.")) joined_.insert(name.substr(1));
-        if (name.starts_with("%mul") && may_be_merged) scaled_.insert(name.substr(1));
-        if (reads_other && is_changed(name.substr(1))) scaled_.insert(name.substr(1));
+        if ((name.starts_with("%mul") && reads_product) || (name.starts_with("%add") && reads_sum))
+          merged_.insert(name.substr(1));
+        if (reads_other && is_changed(name.substr(1))) merged_.insert(name.substr(1));
       } else if (listed == weight) {
         without_product_.emplace(listed, call.result);
       } else {
@@ -417,8 +431,8 @@ class Tracer {
   const ExportSignature& signature_;
   const ParameterRules& rules_;
   std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
-  std::set<std::string> joined_, scaled_;          // of these: what is joined; what may have been merged
-  std::map<std::string, std::string> multiplied_;  // results of multiplications, and of the calls that they belong to
+  std::set<std::string> joined_, merged_;          // of these: what is joined; what may have been merged
+  Results multiplied_, added_;                     // by a parameter, and to one
   std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
   std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;

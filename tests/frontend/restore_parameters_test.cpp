@@ -333,6 +333,33 @@ TEST_CASE("products of values and constants that were merged hide no parameter")
   CHECK_FALSE(masked_by("g").ok());
 }
 
+TEST_CASE("products and sums with elements of a parameter that were merged may hide another") {
+  const auto merged = [](const std::string& kind, const std::string& elements, const std::string& taken) {
+    const std::string argument = (elements == "a" ? "%p_" : "%") + elements;
+    return import_trained(exported_model(
+        text("g (float[N,4] x, float[4] w, float[1,4] a, float[4,4] t) => (float[N,4] y) { four = "
+             "Constant<value_ints = [4]>() size = Shape<end = 1>(x) sizes = Concat<axis = 0>(size, four) "
+             "i = ArgMax<axis = 1, keepdims = 0>(x) looked = Gather(t, i) wide = Expand(a, sizes) u = "
+             "Add(looked, wide) ",
+             kind, " = ", kind == "mul" ? "Mul" : "Add", "(", elements, ", x) b = Relu(", kind, ") c = Tanh(", kind,
+             ") d = Add(b, c) e = Add(d, u) y = Mul(e, w) }"),
+        {{kind, call(kind + ".Tensor", argument + ", %x")},
+         {"b", call("relu.default", "%" + kind)},
+         {"c", call("tanh.default", "%" + taken)},
+         {"y", call("mul.Tensor", "%e, %p_w")}},
+        {"w", "a", "t", "other"}));
+  };
+  for (const std::string kind : {"mul", "add"})
+    for (const std::string elements : {"looked", "wide", "a"}) {
+      CAPTURE(kind);
+      CAPTURE(elements);
+      const auto refused = merged(kind, elements, kind + "_1"), whole = merged(kind, elements, kind);
+      REQUIRE_FALSE(refused.ok());
+      CHECK(reports(refused.problems(), Code::kLostByExport, text("merged the layer of '", kind, "_1'")));
+      CHECK(whole.ok());
+    }
+}
+
 TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
   // The tied names leave one parameter that no call takes.
   const auto scaled = import_trained(
