@@ -20,9 +20,11 @@ double sum_of_squares(std::span<const double> row) {
   return sum;
 }
 
-/// Sines of 0 and cosines of 0 alone may as well be numbers that a module begins with.
-bool has_other_angles(std::span<const double> row) {
-  return std::ranges::any_of(row, [](double element) { return element != 0 && std::abs(element) != 1; });
+/// Sines and cosines of 0 alone, or of 45 degrees, may as well be numbers that a module begins with: 0, 1, 1 / sqrt(2).
+bool has_other_angles(std::span<const double> row, double rounding) {
+  return std::ranges::any_of(row, [&](double element) {
+    return element != 0 && std::abs(element) != 1 && std::abs(std::abs(element) - std::sqrt(0.5)) > rounding;
+  });
 }
 
 }  // namespace
@@ -43,7 +45,7 @@ bool holds_waves(const ir::TensorType& type, const ir::DataSource& data, const s
     if (!(std::abs(sum - wanted) <= rounding * wanted) ||
         std::ranges::any_of(row, [&](double element) { return std::abs(element) > 1 + rounding; }))
       return false;
-    if (has_other_angles(row)) ++rows;
+    if (has_other_angles(row, rounding)) ++rows;
   }
   return rows >= kFewestRows;
 }

@@ -56,9 +56,10 @@ TEST_CASE("rows of sines and cosines are known by their squares") {
   with_token.insert(with_token.begin(), 6, 0);
   CHECK(holds(with_token, 6, 6));
   CHECK_FALSE(holds(waves(false, 1.01F), 5, 6));
-  CHECK_FALSE(holds(waves(false), 15, 2));                           // unit vectors of a plane
-  CHECK_FALSE(holds({0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}, 3, 4));    // numbers to begin with
-  CHECK_FALSE(holds({1.2F, 0.5F, 0.5F, 0.245F, 1, 0, 1, 0}, 2, 4));  // above 1
+  CHECK_FALSE(holds(waves(false), 15, 2));                            // unit vectors of a plane
+  CHECK_FALSE(holds(std::vector<float>(12, std::sqrt(0.5F)), 3, 4));  // one number that a module begins with
+  CHECK_FALSE(holds({0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}, 3, 4));     // numbers to begin with
+  CHECK_FALSE(holds({1.2F, 0.5F, 0.5F, 0.245F, 1, 0, 1, 0}, 2, 4));   // above 1
   std::vector<float> other = waves(true);
   other[20] += 0.01F;
   CHECK_FALSE(holds(other, 5, 6));
