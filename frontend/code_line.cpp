@@ -109,6 +109,8 @@ std::optional<std::string> calls_on_member(std::string_view line, std::string_vi
 }
 
 std::vector<std::string> members_called_alike(std::string_view line, std::string_view member) {
+  constexpr size_t kLongestLine = 4096;  // each member takes as long as the line
+  if (line.size() > kLongestLine) return {};
   const std::string code = compact(line);
   const std::optional<size_t> place = only_place(code, member);
   const auto calls = place ? calls_at(code, *place + kSelf.size() + member.size()) : std::nullopt;

@@ -54,6 +54,7 @@ TEST_CASE("lines of code say which members they name, what they call on one and 
   CHECK(members_called_alike("f(self.b.view(self.s), self.a.view(self.s), self.c.view(1))", "a") == Members{"b", "a"});
   for (const char* line : {"f(self.a, self.b)", "self.a.t() + self.a.t()", "self.b.t()"})
     CHECK(members_called_alike(line, "a").empty());
+  CHECK(members_called_alike("self.a.t()" + std::string(10000, ' '), "a").empty());  // longer than any code
   CHECK(number_added("output = output * (1.0 + self.weight.float())", "weight") == 1);
   CHECK(number_added("return x * (self.weight + 2)", "weight") == 2);
   for (const char* line : {"x * (1.0 - self.weight)", "x * (2 * 1.0 + self.weight)", "x * (1.0 + self.weight * 2)",
