@@ -113,6 +113,11 @@ bool began_equal(const Tensor& one, const Tensor& other) {
 /// Parameters of which the file tells nothing, by component: "weight".
 using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
 
+/// What torch.export names the results of such nodes; empty for others.
+std::string_view kind_of_result(std::string_view op) {
+  return op == "Mul" ? "mul" : op == "Add" ? "add" : op == "Sub" ? "sub" : op == "Div" ? "div" : "";
+}
+
 /// What nodes make, and the result of the call that each belongs to.
 using Results = std::map<std::string, std::string>;
 
@@ -132,9 +137,9 @@ class Tracer {
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
       if (!node.exported_from.empty()) nodes[node.exported_from].push_back(&node);
-      if ((node.op == "Mul" || node.op == "Add") && is_of_parameter(node))
+      if (const std::string_view kind = kind_of_result(node.op); !kind.empty() && is_of_parameter(node))
         for (const std::string& output : node.outputs)
-          (node.op == "Mul" ? multiplied_ : added_).emplace(output, result_of(node.exported_from));
+          computed_with_[kind].emplace(output, result_of(node.exported_from));
     }
     for (const auto& [text, of_call] : nodes)
       if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, of_call);
@@ -231,7 +236,7 @@ class Tracer {
     return body_.folded_from.contains(tensor.name) && noted_parameters(tensor).empty();
   }
 
-  /// Whether the node multiplies by a parameter or adds one, or what was computed from some; else one that has been
+  /// Whether the node computes with a parameter, or with what was computed from some; else one that has been
   /// merged with it has none either. Parameters keep their names where constants have their values.
   bool is_of_parameter(const OnnxNode& node) const {
     return std::ranges::any_of(node.inputs, [&](const std::string& input) { return of_parameters_.contains(input); });
@@ -255,10 +260,13 @@ class Tracer {
     }
   }
 
-  /// Whether the nodes of a call read one of these results which the call does not take. Another is read in the place
-  /// of one that has been merged with it; of a multiplication by 1, which is left out, what it multiplied.
-  static bool reads_another(const Results& results, const ExportedCall& call,
-                            const std::vector<const OnnxNode*>& nodes) {
+  /// Whether the nodes of a call read a result of the value's kind which the call does not take. Another is read in the
+  /// place of one that has been merged with it; of a multiplication by 1, which is left out, what it multiplied.
+  bool reads_another(const std::string& value, const ExportedCall& call,
+                     const std::vector<const OnnxNode*>& nodes) const {
+    const auto of_kind = computed_with_.find(call_of_value(value));
+    if (of_kind == computed_with_.end()) return false;
+    const Results& results = of_kind->second;
     const auto takes = [&](const std::string& name) {
       return std::ranges::find(call.values, "%" + name) != call.values.end();
     };
@@ -291,8 +299,6 @@ class Tracer {
     read_twins(call, nodes);
     const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
-    const bool reads_product = !takes_sizes(call.target) && reads_another(multiplied_, call, nodes);
-    const bool reads_sum = !takes_sizes(call.target) && reads_another(added_, call, nodes);
     const bool reads_other = reads_another_parameter(call, nodes);
     const std::string weight = lacks_product ? signature_.tensor_of(call.argument(*weight_argument(call.target))) : "";
     for (const std::string& name : call.values) {
@@ -300,8 +306,7 @@ class Tracer {
       if (listed.empty()) {
         read_.insert(name.substr(1));
         if (call.target.starts_with("aten.cat.")) joined_.insert(name.substr(1));
-        if ((name.starts_with("%mul") && reads_product) || (name.starts_with("%add") && reads_sum))
-          merged_.insert(name.substr(1));
+        if (!takes_sizes(call.target) && reads_another(name.substr(1), call, nodes)) merged_.insert(name.substr(1));
         if (reads_other && is_changed(name.substr(1))) merged_.insert(name.substr(1));
       } else if (listed == weight) {
         without_product_.emplace(listed, call.result);
@@ -430,11 +435,11 @@ class Tracer {
   const GraphBody& body_;
   const ExportSignature& signature_;
   const ParameterRules& rules_;
-  std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
-  std::set<std::string> joined_, merged_;          // of these: what is joined; what may have been merged
-  Results multiplied_, added_;                     // by a parameter, and to one
-  std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
-  std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
+  std::set<std::string> values_, results_, read_;      // of the file; of its calls; which those take
+  std::set<std::string> joined_, merged_;              // of these: what is joined; what may have been merged
+  std::map<std::string_view, Results> computed_with_;  // a parameter, by kind: products with one, sums
+  std::set<std::string> of_parameters_;                // tensors, and values, of parameters alone
+  std::set<std::string> looked_up_;                    // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;   // of each tensor: the calls that take it
   std::map<std::string, std::string> without_product_;     // weights of calls of which the file has no product

@@ -341,15 +341,15 @@ TEST_CASE("products and sums with elements of a parameter that were merged may h
              "Constant<value_ints = [4]>() size = Shape<end = 1>(x) sizes = Concat<axis = 0>(size, four) "
              "i = ArgMax<axis = 1, keepdims = 0>(x) looked = Gather(t, i) wide = Expand(a, sizes) u = "
              "Add(looked, wide) ",
-             kind, " = ", kind == "mul" ? "Mul" : "Add", "(", elements, ", x) b = Relu(", kind, ") c = Tanh(", kind,
-             ") d = Add(b, c) e = Add(d, u) y = Mul(e, w) }"),
+             kind, " = ", std::string(1, static_cast<char>(kind[0] - 'a' + 'A')) + kind.substr(1), "(", elements,
+             ", x) b = Relu(", kind, ") c = Tanh(", kind, ") d = Add(b, c) e = Add(d, u) y = Mul(e, w) }"),
         {{kind, call(kind + ".Tensor", argument + ", %x")},
          {"b", call("relu.default", "%" + kind)},
          {"c", call("tanh.default", "%" + taken)},
          {"y", call("mul.Tensor", "%e, %p_w")}},
         {"w", "a", "t", "other"}));
   };
-  for (const std::string kind : {"mul", "add"})
+  for (const std::string kind : {"mul", "add", "sub", "div"})
     for (const std::string elements : {"looked", "wide", "a"}) {
       CAPTURE(kind);
       CAPTURE(elements);
