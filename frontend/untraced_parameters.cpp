@@ -13,6 +13,7 @@
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_parts.h"
 #include "frontend/restore_split.h"
+#include "frontend/results_with_parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -113,14 +114,6 @@ bool began_equal(const Tensor& one, const Tensor& other) {
 /// Parameters of which the file tells nothing, by component: "weight".
 using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
 
-/// What torch.export names the results of such nodes; empty for others.
-std::string_view kind_of_result(std::string_view op) {
-  return op == "Mul" ? "mul" : op == "Add" ? "add" : op == "Sub" ? "sub" : op == "Div" ? "div" : "";
-}
-
-/// What nodes make, and the result of the call that each belongs to.
-using Results = std::map<std::string, std::string>;
-
 class Tracer {
  public:
   Tracer(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
@@ -137,10 +130,8 @@ class Tracer {
     for (const OnnxNode& node : body.nodes) {
       values_.insert(node.outputs.begin(), node.outputs.end());
       if (!node.exported_from.empty()) nodes[node.exported_from].push_back(&node);
-      if (const std::string_view kind = kind_of_result(node.op); !kind.empty() && is_of_parameter(node))
-        for (const std::string& output : node.outputs)
-          computed_with_[kind].emplace(output, result_of(node.exported_from));
     }
+    computed_with_ = results_with_parameters(body.nodes, of_parameters_);
     for (const auto& [text, of_call] : nodes)
       if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, of_call);
   }
@@ -266,7 +257,7 @@ class Tracer {
                      const std::vector<const OnnxNode*>& nodes) const {
     const auto of_kind = computed_with_.find(call_of_value(value));
     if (of_kind == computed_with_.end()) return false;
-    const Results& results = of_kind->second;
+    const auto& results = of_kind->second;
     const auto takes = [&](const std::string& name) {
       return std::ranges::find(call.values, "%" + name) != call.values.end();
     };
@@ -287,11 +278,6 @@ class Tracer {
         return signature_.lists_parameter(input) && !taken.contains(input);
       });
     });
-  }
-
-  static std::string result_of(const std::string& text) {
-    const std::optional<ExportedCall> call = parse_exported_call(text);
-    return call ? call->result : std::string();
   }
 
   void read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
@@ -435,11 +421,11 @@ class Tracer {
   const GraphBody& body_;
   const ExportSignature& signature_;
   const ParameterRules& rules_;
-  std::set<std::string> values_, results_, read_;      // of the file; of its calls; which those take
-  std::set<std::string> joined_, merged_;              // of these: what is joined; what may have been merged
-  std::map<std::string_view, Results> computed_with_;  // a parameter, by kind: products with one, sums
-  std::set<std::string> of_parameters_;                // tensors, and values, of parameters alone
-  std::set<std::string> looked_up_;                    // parameters whose rows were looked up beforehand, by notes
+  std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
+  std::set<std::string> joined_, merged_;          // of these: what is joined; what may have been merged
+  ResultsByKind computed_with_;                    // a parameter
+  std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
+  std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
   std::map<std::string, std::set<std::string>> readers_;   // of each tensor: the calls that take it
   std::map<std::string, std::string> without_product_;     // weights of calls of which the file has no product

@@ -360,6 +360,33 @@ TEST_CASE("products and sums with elements of a parameter that were merged may h
     }
 }
 
+TEST_CASE("activations of what was computed with a parameter may hide another where they were merged") {
+  // `before` makes "value", whose activations two calls take.
+  const auto activated = [](const std::string& before, const std::string& target, const std::string& taken) {
+    return import_trained(
+        exported_model(text("g (float[N,4] x, float[4] w, float[4] a, float[4] bias) => (float[N,4] y) { ", before,
+                            " tanh = Tanh(value) b = Neg(tanh) c = Abs(tanh) d = Add(b, c) e = Mul(d, w) "
+                            "y = Add(e, bias) }"),
+                       {{"value", call(target, target == "neg.default" ? "%p" : "%x, %p_a")},
+                        {"tanh", call("tanh.default", "%value")},
+                        {"b", call("neg.default", "%tanh")},
+                        {"c", call("abs.default", "%" + taken)},
+                        {"e", call("mul.Tensor", "%d, %p_w")},
+                        {"y", call("add.Tensor", "%e, %p_bias")}},
+                       {"w", "a", "bias", "other"}));
+  };
+  const auto is_refused = [&](const std::string& before, const std::string& target) {
+    CHECK(activated(before, target, "tanh").ok());
+    const auto imported = activated(before, target, "tanh_1");
+    if (imported.ok()) return false;
+    return reports(imported.problems(), Code::kLostByExport, "merged the layer of 'tanh_1'");
+  };
+  CHECK(is_refused("value = LayerNormalization(x, a)", "layer_norm.default"));
+  CHECK_FALSE(is_refused("p = Mul(x, a) value = Neg(p)", "neg.default"));
+  // Of one linear layer, whose weight no other begins with.
+  CHECK_FALSE(is_refused("value = Add(x, a)", "linear.default"));
+}
+
 TEST_CASE("a multiplication by one, which an optimiser leaves out, is no merged layer") {
   // The tied names leave one parameter that no call takes.
   const auto scaled = import_trained(
