@@ -61,15 +61,17 @@ def _load(module: Any, tensors: dict[str, Any]) -> None:
         raise ValueError(f"the weights are not of this module: it lacks {unknown or 'all of them'}")
     shapes = {name: module.state_dict()[name].shape for name in tensors}
     for name, tensor in tensors.items():
-        if _without_ones(shapes[name]) != _without_ones(tensor.shape):
+        if not _may_be(shapes[name], tensor.shape):
             raise ValueError(f"{name}: the module has shape {tuple(shapes[name])}, the weights {tuple(tensor.shape)}")
     with torch.no_grad():
         module.load_state_dict({name: tensor.reshape(shapes[name]) for name, tensor in tensors.items()}, strict=False)
 
 
-def _without_ones(shape: Any) -> list[int]:
-    """Of a parameter that was expanded or reshaped beforehand a file does not say which axes of size 1 it had."""
-    return [size for size in shape if size != 1]
+def _may_be(shape: Any, found: Any) -> bool:
+    """Of a parameter that was expanded or reshaped beforehand a file does not say which axes of size 1 it had. One that has
+    as many axes in another order is another layer's."""
+    wanted, given = [[size for size in each if size != 1] for each in (shape, found)]
+    return wanted == given and (shape == found or len(shape) != len(found))
 
 
 def read_safetensors(path: PathLike) -> dict[str, Any]:

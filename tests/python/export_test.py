@@ -452,10 +452,12 @@ class Export(unittest.TestCase):
             (found,) = ReferenceEvaluator(str(path)).run(None, {name: tensor.numpy() for name, tensor in samples.items()})
         self.assertTrue(torch.allclose(torch.tensor(found), module(**samples), atol=1e-5))
 
-    def test_weights_may_have_other_axes_of_size_one_in_front_but_no_other_shape(self):
+    def test_weights_may_have_more_or_fewer_axes_of_size_one_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)
         _load(norm, {"weight": torch.tensor([[[1.0, 2.0, 3.0]]])})
         self.assertEqual(norm.weight.tolist(), [1, 2, 3])
+        _load(norm, {"weight": torch.tensor([[[3.0], [2.0], [1.0]]])})
+        self.assertEqual(norm.weight.tolist(), [3, 2, 1])
         with self.assertRaisesRegex(ValueError, "shape"):
             _load(norm, {"weight": torch.ones(3, 3)})
         with self.assertRaisesRegex(ValueError, "shape"):
