@@ -187,8 +187,8 @@ class Tracer {
     return doubtful;
   }
 
-  /// The result of a layer, or of a product or sum with a parameter, that is read though no node makes it; empty if
-  /// there is none.
+  /// The result of a layer, or another that was computed with a parameter (results_with_parameters.h), that is read
+  /// though no node makes it; empty if there is none.
   std::string merged_layer() const {
     for (const std::string& name : read_)
       if (is_of_layer(name) && !is_made(name)) return name;
