@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static _Atomic long calls, bytes;
 
@@ -48,3 +50,10 @@ __attribute__((destructor)) static void tell(void) {
   fprintf(file, "%ld %ld\n", atomic_load(&calls), atomic_load(&bytes));
   fclose(file);
 }
+
+// Programs of a plan end without destructors.
+void _exit(int code) {
+  tell();
+  for (;;) syscall(SYS_exit_group, code);
+}
+void _Exit(int code) { _exit(code); }

@@ -8,7 +8,7 @@ namespace graphpipe::wire {
 namespace {
 
 constexpr std::string_view kProductsHeader = "graphpipe-products 2";
-constexpr std::string_view kProductKernels[] = {"blas", "onednn"};
+constexpr std::string_view kProductKernels[] = {"blas", "onednn", "packed"};
 constexpr std::string_view kConvolutionKernels[] = {"direct", "winograd"};
 constexpr std::string_view kPasses[] = {"forward", "input-gradient", "weight-gradient"};
 

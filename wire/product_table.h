@@ -32,8 +32,8 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-/// The BLAS of LibTorch's build, or oneDNN, which is part of the same LibTorch.
-enum class ProductKernel : uint8_t { kBlas, kOneDnn };
+/// The BLAS of LibTorch's build, oneDNN, which is part of the same LibTorch, or our own loops over packed operands.
+enum class ProductKernel : uint8_t { kBlas, kOneDnn, kPacked };
 
 /// Of convolutions that fit Winograd's method: that, or what computes all others (wire/convolution.h).
 enum class ConvolutionKernel : uint8_t { kDirect, kWinograd };

@@ -8,19 +8,28 @@
 #include <vector>
 
 #include "runtime/error.h"
+#include "runtime/kernels/packed_product.h"
 #include "runtime/kernels/vector_loops.h"
 #include "runtime/kernels/winograd.h"
 
 namespace graphpipe::runtime {
 namespace {
 
-bool processor_prefers_onednn() {
+/// Of products that are worth a measurement, and of smaller ones.
+struct Preference {
+  ProductKernel large = ProductKernel::kBlas, small = ProductKernel::kBlas;
+};
+
+Preference processor_preference() {
+  Preference prefers;
 #if defined(__x86_64__)
-  static const bool prefers = __builtin_cpu_is("amd") != 0 && __builtin_cpu_supports("avx512f") != 0;
-  return prefers;
-#else
-  return false;
+  if (__builtin_cpu_is("amd") == 0 || !has_packed_product()) return prefers;
+  // Families up to 19h are the generations up to the fourth.
+  const bool is_later = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_is("amdfam19h") == 0;
+  prefers.large = is_later ? ProductKernel::kOneDnn : ProductKernel::kPacked;
+  prefers.small = ProductKernel::kPacked;
 #endif
+  return prefers;
 }
 
 /// Written before the program computes.
@@ -38,8 +47,8 @@ Kernel choose(const std::vector<wire::Timed<Work, Kernel>>& known, const Work& w
 }  // namespace
 
 ProductKernel product_kernel_by_rule(const Product& product) {
-  return wire::is_worth_measuring(product) && processor_prefers_onednn() ? ProductKernel::kOneDnn
-                                                                         : ProductKernel::kBlas;
+  static const Preference preference = processor_preference();
+  return wire::is_worth_measuring(product) ? preference.large : preference.small;
 }
 
 ProductKernel choose_product_kernel(const Product& product) {
@@ -63,10 +72,11 @@ void take_measured_kernels(std::string_view text) {
   if (!table)
     fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products, convolutions and their kernels",
          "delete it and run `graphpipe build` again");
-  const auto uses_winograd = [](const wire::TimedConvolution& each) {
-    return each.kernel == ConvolutionKernel::kWinograd;
+  const auto uses = [](const auto& works, auto kernel) {
+    return std::ranges::any_of(works, [&](const auto& each) { return each.kernel == kernel; });
   };
-  if (!has_winograd() && std::ranges::any_of(table->convolutions, uses_winograd))
+  if ((!has_winograd() && uses(table->convolutions, ConvolutionKernel::kWinograd)) ||
+      (!has_packed_product() && uses(table->products, ProductKernel::kPacked)))
     fail(Code::kUsage, "the kernels of this plan were measured on a processor with AVX2, which this one lacks",
          "delete kernels.txt in the folder of rank 0, or start all ranks on processors that have it");
   if (table->threads == at::get_num_threads()) measured() = std::move(*table);

@@ -1,6 +1,6 @@
 #pragma once
-// Which library multiplies two matrices on this processor: the BLAS of LibTorch's build, or oneDNN, which is part of
-// the same LibTorch; and by what method a convolution is computed. Measurements for a plan's products and convolutions
+// What multiplies two matrices on this processor: the BLAS of LibTorch's build, oneDNN, which is part of the same
+// LibTorch, or our own loops (packed_product.h); and by what method a convolution is computed. Measurements for a plan's products and convolutions
 // are stored in its folder (wire/product_table.h); a rule decides for all others.
 
 #include <string>
@@ -15,9 +15,9 @@ using wire::Product;
 using wire::ProductKernel;
 
 /// Uses the measured kernels if they list the product, otherwise the rule: it depends only on the shape and the
-/// processor, so that all programs of a plan on one kind of machine agree. The BLAS (MKL) uses half of the vector width
-/// on AMD processors with AVX-512, except those of the fourth generation, where the two are as close as on other
-/// processors (docs/performance.md, "Kernels").
+/// processor, so that all programs of a plan on one kind of machine agree. The BLAS (MKL) uses AVX2 on AMD processors:
+/// our own loops are faster there, and oneDNN in large products of the fifth generation, on which our loops have not
+/// been measured (docs/performance.md, "Kernels").
 ProductKernel choose_product_kernel(const Product& product);
 ProductKernel product_kernel_by_rule(const Product& product);
 

@@ -31,28 +31,35 @@ MatrixView matrix_of(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), x.numel() / columns, columns, columns, 1};
 }
 
-/// Whether own loops multiply the matrices as they lie. Then no tensor is made that shows one of them in another way,
-/// which takes a tenth of the time of the product.
-bool is_small(const at::Tensor& x, const at::Tensor& other, int64_t columns) {
-  return loop_takes(x) && loop_takes(other) && x.numel() > 0 &&
-         is_small_product(x.numel() / x.size(-1), x.size(-1), columns);
+/// Whether own loops may multiply the two as they lie. Then no tensor is made that shows one of them in another way,
+/// which takes a tenth of the time of a small product.
+bool are_for_loops(const at::Tensor& x, const at::Tensor& other) {
+  return loop_takes(x) && loop_takes(other) && x.numel() > 0 && other.numel() > 0;
 }
 
-at::Tensor small_linear(const at::Tensor& x, const MatrixView& weight, const at::Tensor& bias) {
+/// Undefined where own loops do not multiply these.
+at::Tensor own_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool is_turned) {
+  if (!are_for_loops(x, weight) || (bias.defined() && !loop_takes(bias))) return {};
+  const MatrixView rows = matrix_of(x), matrix = is_turned ? matrix_of(weight).turned() : matrix_of(weight);
+  if (!is_own_product(rows, matrix)) return {};
   at::DimVector sizes(x.sizes());
-  sizes.back() = weight.columns;
+  sizes.back() = matrix.columns;
   at::Tensor result = new_floats(sizes);
-  multiply_small(matrix_of(x), weight, bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                 result.mutable_data_ptr<float>(), /*adds=*/false);
+  multiply_own(rows, matrix, bias.defined() ? bias.const_data_ptr<float>() : nullptr, result.mutable_data_ptr<float>(),
+               /*adds=*/false);
   return result;
 }
 
-void small_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+/// False where own loops do not multiply these.
+bool add_own_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
+  const bool adds = sum.defined();
+  if (!are_for_loops(x, gradient) || (adds && !loop_takes(sum))) return false;
   const MatrixView rows = matrix_of(x), others = matrix_of(gradient);
   const MatrixView left = transposed ? others.turned() : rows.turned(), right = transposed ? rows : others;
-  const bool adds = sum.defined();
+  if (!is_own_product(left, right)) return false;
   if (!adds) sum = new_floats({left.rows, right.columns});
-  multiply_small(left, right, nullptr, sum.mutable_data_ptr<float>(), adds);
+  multiply_own(left, right, nullptr, sum.mutable_data_ptr<float>(), adds);
+  return true;
 }
 
 // --- the same with operands of bfloat16, which are widened first ---
@@ -109,16 +116,14 @@ std::pair<at::Tensor, at::Tensor> weight_gradient_operands(const at::Tensor& x, 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool transposed) {
-  if (is_small(x, weight, weight.size(transposed ? 0 : 1)) && (!bias.defined() || loop_takes(bias)))
-    return small_linear(x, transposed ? matrix_of(weight).turned() : matrix_of(weight), bias);
+  if (at::Tensor own = own_linear(x, weight, bias, transposed); own.defined()) return own;
   if (is_small_of_bfloats(x, weight, weight.size(transposed ? 0 : 1)) && (!bias.defined() || are_bfloats(bias)))
     return small_linear_of_bfloats(x, weight, bias, transposed);
   return with_axes_of(x, product(rows_of(x), transposed ? weight.t() : weight, bias));
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight, bool transposed) {
-  if (is_small(gradient, weight, weight.size(transposed ? 1 : 0)))
-    return small_linear(gradient, transposed ? matrix_of(weight) : matrix_of(weight).turned(), {});
+  if (at::Tensor own = own_linear(gradient, weight, {}, !transposed); own.defined()) return own;
   if (is_small_of_bfloats(gradient, weight, weight.size(transposed ? 1 : 0)))
     return small_linear_of_bfloats(gradient, weight, {}, !transposed);
   return with_axes_of(gradient, product(rows_of(gradient), transposed ? weight : weight.t(), {}));
@@ -133,8 +138,7 @@ at::Tensor linear_weight_gradient(const at::Tensor& x, const at::Tensor& gradien
 }
 
 void add_linear_weight_gradient(at::Tensor& sum, const at::Tensor& x, const at::Tensor& gradient, bool transposed) {
-  if (is_small(x, gradient, gradient.size(-1)) && (!sum.defined() || loop_takes(sum)))
-    return small_weight_gradient(sum, x, gradient, transposed);
+  if (add_own_weight_gradient(sum, x, gradient, transposed)) return;
   const auto [left, right] = weight_gradient_operands(x, gradient, transposed);
   if (sum.defined()) product_into(sum, left, right, /*adds=*/true);
   else sum = product(left, right, {});

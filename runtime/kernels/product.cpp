@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/kernels/small_product.h"
+#include "runtime/kernels/packed_product.h"
 #include "runtime/kernels/vector_loops.h"
 
 namespace at::native {
@@ -41,10 +41,6 @@ bool has_direct_onednn() {
   return has;
 }
 
-bool is_small(const at::Tensor& a, const at::Tensor& b) {
-  return is_plain(a) && is_plain(b) && is_small_product(a.size(0), a.size(1), b.size(1));
-}
-
 MatrixView view_of(const at::Tensor& matrix) {
   return {matrix.const_data_ptr<float>(), matrix.size(0), matrix.size(1), matrix.stride(0), matrix.stride(1)};
 }
@@ -53,6 +49,12 @@ MatrixView view_of(const at::Tensor& matrix) {
 using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
                                    std::string_view, c10::List<std::optional<at::Scalar>>,
                                    std::optional<std::string_view>);
+
+bool is_own(const at::Tensor& a, const at::Tensor& b) {
+  return is_plain(a) && is_plain(b) && is_own_product(view_of(a), view_of(b));
+}
+
+const float* elements_of(const at::Tensor& bias) { return bias.defined() ? bias.const_data_ptr<float>() : nullptr; }
 
 /// Null if this LibTorch was built without oneDNN.
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
@@ -74,6 +76,11 @@ ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (kernel == ProductKernel::kPacked) {
+    at::Tensor result = new_floats({a.size(0), b.size(1)});
+    multiply_packed(view_of(a), view_of(b), elements_of(bias), result.mutable_data_ptr<float>(), /*adds=*/false);
+    return result;
+  }
   if (kernel == ProductKernel::kBlas || onednn_linear() == nullptr)
     return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
   // The linear operator adds the bias without a separate pass, but copies operands in any other layout.
@@ -89,16 +96,18 @@ at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::T
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  if (!is_small(a, b) || (bias.defined() && !loop_takes(bias))) return matrix_product(product_kernel(a, b), a, b, bias);
+  if (!is_own(a, b) || (bias.defined() && !loop_takes(bias))) {
+    const ProductKernel chosen = product_kernel(a, b);
+    return matrix_product(chosen == ProductKernel::kPacked ? ProductKernel::kBlas : chosen, a, b, bias);
+  }
   at::Tensor result = new_floats({a.size(0), b.size(1)});
-  multiply_small(view_of(a), view_of(b), bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                 result.mutable_data_ptr<float>(), /*adds=*/false);
+  multiply_own(view_of(a), view_of(b), elements_of(bias), result.mutable_data_ptr<float>(), /*adds=*/false);
   return result;
 }
 
 void product_into(const at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool adds) {
-  if (is_small(a, b) && loop_takes(result))
-    return multiply_small(view_of(a), view_of(b), nullptr, result.mutable_data_ptr<float>(), adds);
+  if (is_own(a, b) && loop_takes(result))
+    return multiply_own(view_of(a), view_of(b), nullptr, result.mutable_data_ptr<float>(), adds);
   const ProductKernel kernel = product_kernel(a, b);
   if (kernel == ProductKernel::kOneDnn && result.is_contiguous() && has_direct_onednn())
     return at::native::mkldnn_matmul(a, b, result, adds ? 1 : 0, /*alpha=*/1);
@@ -107,6 +116,18 @@ void product_into(const at::Tensor& result, const at::Tensor& a, const at::Tenso
   else if (kernel == ProductKernel::kOneDnn) sum.copy_(matrix_product(kernel, a, b, {}));
   else if (adds) sum.addmm_(a, b);
   else at::mm_out(sum, a, b);
+}
+
+bool is_own_product(const MatrixView& left, const MatrixView& right) {
+  if (is_small_product(left.rows, left.columns, right.columns)) return true;
+  const Product product{left.rows, left.columns, right.columns, left.column_stride != 1, right.column_stride != 1};
+  return left.rows > 0 && left.columns > 0 && right.columns > 0 &&
+         choose_product_kernel(product) == ProductKernel::kPacked;
+}
+
+void multiply_own(const MatrixView& left, const MatrixView& right, const float* bias, float* result, bool adds) {
+  const bool is_small = is_small_product(left.rows, left.columns, right.columns);
+  return is_small ? multiply_small(left, right, bias, result, adds) : multiply_packed(left, right, bias, result, adds);
 }
 
 }  // namespace graphpipe::runtime

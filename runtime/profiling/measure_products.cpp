@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "runtime/error.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/kernel_choice.h"
+#include "runtime/kernels/packed_product.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/winograd.h"
 #include "runtime/profiling/measure_rates.h"
@@ -20,7 +22,7 @@ namespace {
 
 /// Relative to the time of the rule's kernel: a smaller gain is taken for noise.
 constexpr double kMuchFaster = 0.93;
-/// Rounds of the two kernels alternate, so that both see the same background load.
+/// Rounds of the kernels alternate, so that all see the same background load.
 constexpr int kAlternations = 3;
 /// What is measured of larger ones: a kernel is as fast on the rest, and a head of 150,000 tokens would take a minute.
 constexpr double kEnoughFlops = 4e9;
@@ -29,15 +31,14 @@ at::Tensor operand(int64_t rows, int64_t columns, bool transposed) {
   return transposed ? at::ones({columns, rows}).t() : at::ones({rows, columns});
 }
 
-/// `ruled` unless `other` is much faster.
+/// The fastest of kernels that `run` runs; the first, which is the rule's, unless another is much faster.
 template <typename Kernel>
-Kernel faster(Kernel ruled, const auto& run, Kernel other, const auto& run_other) {
-  double seconds = kInfinity, other_seconds = kInfinity;
-  for (int i = 0; i < kAlternations; ++i) {
-    seconds = std::min(seconds, seconds_of(run));
-    other_seconds = std::min(other_seconds, seconds_of(run_other));
-  }
-  return other_seconds < kMuchFaster * seconds ? other : ruled;
+Kernel fastest(const std::vector<Kernel>& kernels, const auto& run) {
+  std::vector<double> seconds(kernels.size(), kInfinity);
+  for (int i = 0; i < kAlternations; ++i)
+    for (size_t k = 0; k < kernels.size(); ++k) seconds[k] = std::min(seconds[k], seconds_of([&] { run(kernels[k]); }));
+  const size_t best = static_cast<size_t>(std::ranges::min_element(seconds) - seconds.begin());
+  return kernels[seconds[best] < kMuchFaster * seconds.front() ? best : 0];
 }
 
 /// The longest sides are halved, and stay multiples of a vector where they are.
@@ -69,19 +70,20 @@ ProductKernel fastest_kernel(const Product& whole) {
   const Product product = part_of(whole);
   const at::Tensor a = operand(product.rows, product.inner, product.left_turned),
                    b = operand(product.inner, product.columns, product.right_turned);
-  const ProductKernel ruled = product_kernel_by_rule(whole),
-                      other = ruled == ProductKernel::kBlas ? ProductKernel::kOneDnn : ProductKernel::kBlas;
-  return faster(
-      ruled, [&] { matrix_product(ruled, a, b, {}); }, other, [&] { matrix_product(other, a, b, {}); });
+  using enum ProductKernel;
+  std::vector<ProductKernel> kernels = {product_kernel_by_rule(whole)};
+  for (const ProductKernel other : {kBlas, kOneDnn, kPacked})
+    if (other != kernels.front() && (other != kPacked || has_packed_product())) kernels.push_back(other);
+  return fastest(kernels, [&](ProductKernel kernel) { matrix_product(kernel, a, b, {}); });
 }
 
 ConvolutionKernel fastest_kernel(const wire::Convolution& of) {
   using enum ConvolutionKernel;
-  const ConvolutionKernel ruled = convolution_kernel_by_rule(of), other = ruled == kDirect ? kWinograd : kDirect;
+  const ConvolutionKernel ruled = convolution_kernel_by_rule(of);
   if (!has_winograd()) return kDirect;
   const MeasuredConvolution pass(part_of(of));
-  return faster(
-      ruled, [&] { pass.run(ruled); }, other, [&] { pass.run(other); });
+  return fastest<ConvolutionKernel>({ruled, ruled == kDirect ? kWinograd : kDirect},
+                                    [&](ConvolutionKernel kernel) { pass.run(kernel); });
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ at::Tensor seeded(at::IntArrayRef sizes, uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("products by either kernel, operands transposed or not, are those in float64") {
+TEST_CASE("products by any kernel, operands transposed or not, are those in float64") {
   const c10::InferenceMode no_autograd;
-  for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kOneDnn})
+  for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kOneDnn, ProductKernel::kPacked})
     for (const bool left_turned : {false, true})
       for (const bool right_turned : {false, true})
         for (const bool has_bias : {false, true}) {

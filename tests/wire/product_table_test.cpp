@@ -9,13 +9,14 @@ TEST_CASE("a table of products reads back as it was printed, measured or not") {
       .threads = 2,
       .products = {{{64, 128, 256, false, true}},
                    {{64, 128, 256, true, false}, ProductKernel::kBlas},
-                   {{512, 768, 3072, false, true}, ProductKernel::kOneDnn}},
+                   {{512, 768, 3072, false, true}, ProductKernel::kOneDnn},
+                   {{512, 768, 3072, true, true}, ProductKernel::kPacked}},
       .convolutions = {{{ConvolutionPass::kForward, 8, 64, 32, 16, 15, 1, 0}},
                        {{ConvolutionPass::kInputGradient, 8, 64, 32, 16, 15, 1, 0}, ConvolutionKernel::kWinograd},
                        {{ConvolutionPass::kWeightGradient, 8, 64, 32, 16, 15, 1, 0}, ConvolutionKernel::kDirect}}};
   const std::string text =
       "graphpipe-products 2\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n"
-      "product 512 768 3072 n t onednn\nconvolution forward 8 64 32 16 15 1 0\n"
+      "product 512 768 3072 n t onednn\nproduct 512 768 3072 t t packed\nconvolution forward 8 64 32 16 15 1 0\n"
       "convolution input-gradient 8 64 32 16 15 1 0 winograd\nconvolution weight-gradient 8 64 32 16 15 1 0 direct\n";
   CHECK(print_product_table(table) == text);
   CHECK(parse_product_table(text) == table);
