@@ -117,29 +117,28 @@ struct Tile {
   int64_t result_stride;
 };
 
-/// kRows rows, whose sums stay in registers.
-template <typename Vector, int kRows>
+/// kRows rows of as many columns as kVectors hold, whose sums stay in registers.
+template <typename Vector, int kVectors, int kRows>
 GRAPHPIPE_INLINE void multiply_rows(const Tile& tile, int64_t row) {
   constexpr int kLanes = sizeof(Vector) / sizeof(float);
   typedef Vector Unaligned __attribute__((aligned(4)));
   const auto at = [](const float* from) __attribute__((always_inline))->const Unaligned& {
     return *reinterpret_cast<const Unaligned*>(from);
   };
-  Vector sums[kRows][2] = {};
+  Vector sums[kRows][kVectors] = {};
   // Before its first sum is there, so that the result is in a cache when it is written.
 #pragma GCC unroll 8
   for (int k = 0; k < kRows; ++k)
-    for (int part = 0; part < 2; ++part)
+    for (int part = 0; part < kVectors; ++part)
       __builtin_prefetch(tile.result + (row + k) * tile.result_stride + part * kLanes, /*rw=*/1);
   const float *left = tile.left + row, *right = tile.right;
 #pragma GCC unroll 2
   for (int64_t i = 0; i < tile.inner; ++i) {
-    const Vector first = at(right), second = at(right + kLanes);
+    Vector columns[kVectors];
+    for (int part = 0; part < kVectors; ++part) columns[part] = at(right + part * kLanes);
 #pragma GCC unroll 8
-    for (int k = 0; k < kRows; ++k) {
-      sums[k][0] += left[k] * first;
-      sums[k][1] += left[k] * second;
-    }
+    for (int k = 0; k < kRows; ++k)
+      for (int part = 0; part < kVectors; ++part) sums[k][part] += left[k] * columns[part];
     left += TileOf<Vector>::kRows;
     right += tile.right_stride;
   }
@@ -148,44 +147,44 @@ GRAPHPIPE_INLINE void multiply_rows(const Tile& tile, int64_t row) {
 #pragma GCC unroll 8
   for (int k = 0; k < kRows; ++k, result += tile.result_stride) {
     if (base != nullptr) {
-      sums[k][0] += at(base);
-      sums[k][1] += at(base + kLanes);
+      for (int part = 0; part < kVectors; ++part) sums[k][part] += at(base + part * kLanes);
       base += tile.base_stride;
     }
-    *reinterpret_cast<Unaligned*>(result) = sums[k][0];
-    *reinterpret_cast<Unaligned*>(result + kLanes) = sums[k][1];
+    for (int part = 0; part < kVectors; ++part) *reinterpret_cast<Unaligned*>(result + part * kLanes) = sums[k][part];
   }
 }
 
 /// The last `rows` of a tile's rows, fewer than kRows * 2.
-template <typename Vector, int kRows>
+template <typename Vector, int kVectors, int kRows>
 GRAPHPIPE_INLINE void multiply_last_rows(const Tile& tile, int64_t row, int64_t rows) {
   if (row + kRows <= rows) {
-    multiply_rows<Vector, kRows>(tile, row);
+    multiply_rows<Vector, kVectors, kRows>(tile, row);
     row += kRows;
   }
   if constexpr (kRows > 1)
-    if (row < rows) multiply_last_rows<Vector, kRows / 2>(tile, row, rows);
+    if (row < rows) multiply_last_rows<Vector, kVectors, kRows / 2>(tile, row, rows);
 }
 
-template <typename Vector>
+template <typename Vector, int kVectors = 2>
 GRAPHPIPE_INLINE void multiply_tile(const Tile& tile, int64_t rows) {
   constexpr int kRows = TileOf<Vector>::kRows;
-  if (rows == kRows) multiply_rows<Vector, kRows>(tile, 0);
-  else multiply_last_rows<Vector, 4>(tile, 0, rows);
+  if (rows == kRows) multiply_rows<Vector, kVectors, kRows>(tile, 0);
+  else multiply_last_rows<Vector, kVectors, 4>(tile, 0, rows);
 }
 
 /// Of which the result has only the first `columns`: by way of a tile of the thread's own.
 template <typename Vector>
 GRAPHPIPE_INLINE void multiply_tile_of_few(const Tile& tile, int64_t rows, int64_t columns, float* own) {
+  constexpr int64_t kColumns = TileOf<Vector>::kColumns;
   Tile whole = tile;
   whole.base = nullptr;
   whole.result = own;
-  whole.result_stride = TileOf<Vector>::kColumns;
-  multiply_tile<Vector>(whole, rows);
+  whole.result_stride = kColumns;
+  if (columns > kColumns / 2) multiply_tile<Vector>(whole, rows);
+  else multiply_tile<Vector, 1>(whole, rows);
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < columns; ++column) {
-      const float sum = own[row * TileOf<Vector>::kColumns + column];
+      const float sum = own[row * kColumns + column];
       tile.result[row * tile.result_stride + column] =
           tile.base == nullptr ? sum : sum + tile.base[row * tile.base_stride + column];
     }
