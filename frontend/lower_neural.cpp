@@ -269,8 +269,8 @@ Status lower_cross_entropy(NodeContext& context) {
     const std::string what = text("the module smooths its labels (label_smoothing=", smoothing,
                                   "), which the file leaves out: it trains another loss");
     const char* const cure =
-        "export the module with graphpipe.export, which writes the smoothing where classes have no weights, compute the "
-        "loss from log_softmax in the module, or leave label_smoothing out; --accept trains the file's loss";
+        "export the module with graphpipe.export, which writes the smoothing, compute the loss from log_softmax in the "
+        "module, or leave label_smoothing out; --accept trains the file's loss";
     if (refuses_losses(context.lowering().request().spec)) return context.problem(Code::kLostByExport, what, cure);
     context.note(Severity::kWarning, Code::kLostByExport, what, cure);
   }

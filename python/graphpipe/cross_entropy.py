@@ -1,56 +1,72 @@
-"""F.cross_entropy(label_smoothing=...) as an exported program calls it, in words that PyTorch's exporter to ONNX keeps: of that call it
-leaves the smoothing out."""
+"""F.cross_entropy in words that PyTorch's exporter to ONNX keeps: of smoothed labels it leaves the smoothing out, and with probabilities
+as labels it fixes the batch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-NONE, MEAN = 0, 1  # of ATen's reductions
+
+def _reduced(losses: Any, reduction: str) -> Any:
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
 
-class _Writer:
-    """Puts calls in front of a node of a graph, with the values that the exporter asks for."""
-
-    def __init__(self, graph: Any, before: Any) -> None:
-        self._graph, self._before = graph, before
-
-    def __call__(self, target: Any, *operands: Any) -> Any:
-        with self._graph.inserting_before(self._before):
-            node = self._graph.call_function(target, operands)
-        values = [each.meta["val"] if hasattr(each, "meta") else each for each in operands]
-        node.meta = {**self._before.meta, "val": target(*values)}
-        return node
+def _of_probabilities(logarithms: Any, label: Any, weight: Any, reduction: str, smoothing: float) -> Any:
+    """Weights of classes are no part of the divisor here, as PyTorch has it."""
+    if weight is not None:
+        logarithms = logarithms * weight.reshape([-1] + [1] * (logarithms.ndim - 2))
+    losses = -(label * logarithms).sum(1)
+    if smoothing:
+        # A mean, as the number of classes may be that of the samples: those of a contrastive loss are the other ones of the batch.
+        losses = losses * (1 - smoothing) - logarithms.mean(1) * smoothing
+    return _reduced(losses, reduction)
 
 
-def _of_classes(call: _Writer, scores: Any, label: Any, reduction: int, ignored: int, smoothing: float) -> Any:
+def _of_weighted_classes(logarithms: Any, label: Any, weight: Any, reduction: str, ignored: int, smoothing: float) -> Any:
+    """The class of the label has one weight, which is that of the divisor too; in the mean of the smoothed part each class has its own."""
+    import torch
+
+    counts = label != ignored
+    own = weight[torch.where(counts, label, 0)] * counts
+    likelihood = torch.nn.functional.nll_loss(logarithms, label, weight, ignore_index=ignored, reduction="none")
+    spread = -(logarithms * weight.reshape([-1] + [1] * (logarithms.ndim - 2))).mean(1) * counts
+    losses = likelihood * (1 - smoothing) + spread * smoothing
+    return losses.sum() / own.sum() if reduction == "mean" else _reduced(losses, reduction)
+
+
+def _of_classes(scores: Any, label: Any, reduction: str, ignored: int, smoothing: float) -> Any:
     """With the labels smoothed by s, the likelihood loss of (1 - s) times the logarithms of the probabilities and s times their
     mean, whatever is ignored and however it is reduced."""
     import torch
 
-    aten = torch.ops.aten
-    value = scores.meta["val"]
-    axes = range(value.ndim)
-    if value.ndim > 2 and reduction != NONE:  # as one list of positions, which the exporter does not take apart
-        scores = call(aten.reshape.default, call(aten.permute.default, scores, [0, *axes[2:], 1]), [-1, value.shape[1]])
-        label = call(aten.reshape.default, label, [-1])
-    logarithms = call(aten.log_softmax.int, scores, 1)
-    # A mean, as the number of classes may be that of the samples: those of a contrastive loss are the other ones of the batch.
-    spread = call(aten.mul.Tensor, call(aten.mean.dim, logarithms, [1], True), smoothing)
-    smoothed = call(aten.add.Tensor, call(aten.mul.Tensor, logarithms, 1 - smoothing), spread)
-    return call(aten.nll_loss_nd.default, smoothed, label, None, reduction, ignored)
+    if scores.ndim > 2 and reduction != "none":  # as one list of positions, which the exporter does not take apart
+        scores, label = scores.movedim(1, -1).reshape(-1, scores.shape[1]), label.reshape(-1)
+    logarithms = scores.log_softmax(1)
+    smoothed = logarithms * (1 - smoothing) + logarithms.mean(1, keepdim=True) * smoothing
+    return torch.nn.functional.nll_loss(smoothed, label, ignore_index=ignored, reduction=reduction)
 
 
-def rewrite(exported: Any) -> None:
-    """Weights of classes count otherwise in the two terms of smoothed labels, and probabilities are no indices: such calls stay, and the
-    file's reader refuses them."""
+def _written_out(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
+                 reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+    """The arguments are those of F.cross_entropy. None: the exporter keeps this call, or PyTorch refuses it."""
+    of_probabilities = target.is_floating_point()
+    fits = target.ndim == input.ndim and target.shape[1:] == input.shape[1:] if of_probabilities else target.ndim == input.ndim - 1
+    is_kept = not of_probabilities and label_smoothing == 0
+    if is_kept or input.ndim < 2 or not fits or not 0 <= label_smoothing <= 1 or size_average is not None or reduce is not None:
+        return None
+    if of_probabilities:
+        return _of_probabilities(input.log_softmax(1), target, weight, reduction, label_smoothing)
+    if weight is not None:
+        return _of_weighted_classes(input.log_softmax(1), target, weight, reduction, ignore_index, label_smoothing)
+    return _of_classes(input, target, reduction, ignore_index, label_smoothing)
+
+
+def written_out() -> Any:
+    """While it is entered, calls of F.cross_entropy that the exporter would not keep are written out."""
     import torch
 
-    graph = exported.graph
-    for loss in [node for node in graph.nodes if node.target is torch.ops.aten.cross_entropy_loss.default]:
-        given: tuple[Any, ...] = (*loss.args, *(None, MEAN, -100, 0.0)[len(loss.args) - 2:])
-        scores, label, weight, reduction, ignored, smoothing = given
-        is_plain = weight is None and not label.meta["val"].is_floating_point() and scores.meta["val"].ndim > 1
-        if smoothing == 0 or not is_plain or loss.kwargs:
-            continue
-        loss.replace_all_uses_with(_of_classes(_Writer(graph, loss), scores, label, reduction, ignored, smoothing))
-        graph.erase_node(loss)
+    class WritesOut(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            written = _written_out(*args, **(kwargs or {})) if function is torch.nn.functional.cross_entropy else None
+            return function(*args, **(kwargs or {})) if written is None else written
+
+    return WritesOut()

@@ -274,7 +274,6 @@ def _with_detached_results() -> "Iterator[list[ValueError]]":
         _drop_checks(exported)
         _copy_turned(exported)
         _stack_complex(exported)
-        cross_entropy.rewrite(exported)
         try:
             _detach_results(exported)
         except ValueError as refusal:
@@ -295,17 +294,7 @@ def _remove(path: Path) -> None:
     path.with_name(path.name + ".data").unlink(missing_ok=True)
 
 
-def _scores_probabilities(program: Any) -> bool:
-    """Whether forward calls cross_entropy with probabilities as labels, of which the exporter compares the sizes."""
-    import torch
-
-    def label(node: Any) -> Any:
-        return node.args[1].meta.get("val") if node.target is torch.ops.aten.cross_entropy_loss.default else None
-
-    return any(value is not None and value.is_floating_point() for value in map(label, program.graph.nodes))
-
-
-def _check_batch(path: Path, batched: Sequence[str], program: Any) -> None:
+def _check_batch(path: Path, batched: Sequence[str]) -> None:
     """Errors: ValueError where the exporter has fixed the batch; the file, which is of no use, is removed."""
     import onnx
 
@@ -315,12 +304,9 @@ def _check_batch(path: Path, batched: Sequence[str], program: Any) -> None:
     if not fixed:
         return
     _remove(path)
-    cause = ("forward uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, "
-             "without int(), range() or lists of it")
-    if _scores_probabilities(program):
-        cause = ("it cannot export cross_entropy with probabilities as labels otherwise; write "
-                 "-(labels * logits.log_softmax(1)).sum(1).mean()")
-    raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: {cause}")
+    raise ValueError(f"PyTorch's exporter fixed the batch of {', '.join(map(repr, fixed))} at {first[fixed[0]].dim_value}: forward "
+                     "uses the number of samples as a Python number; take it from x.shape[0] and pass it on as it is, without int(), "
+                     "range() or lists of it")
 
 
 def _statistics(module: Any) -> set[str]:
@@ -441,7 +427,8 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
         with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_finite_values(module), \
-                _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen:
+                _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen, \
+                cross_entropy.written_out():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.
@@ -458,6 +445,6 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
         for part, was_training in modes:
             part.training = was_training
     _check_buffers(module, written.exported_program, path)
-    _check_batch(path, batched, written.exported_program)
+    _check_batch(path, batched)
     module_facts.write(path, module)
     return path
