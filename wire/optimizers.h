@@ -58,6 +58,8 @@ struct OptimizerEntry {
 
   /// Whether `flag` ("--momentum") is one of `flags`.
   bool takes(std::string_view flag) const;
+  /// Whether an update leaves state whatever the numbers of the run are; SGD's has none without momentum.
+  bool always_has_state() const { return !takes("--momentum") || defaults.momentum > 0; }
 };
 
 /// Newton-Schulz iterations of an optimizer that orthogonalises.

@@ -11,6 +11,7 @@
 #include "runtime/executor/check_copies.h"
 #include "runtime/executor/resolve.h"
 #include "runtime/tensors.h"
+#include "wire/optimizers.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -161,7 +162,8 @@ void ShardCopies::take(const std::vector<Shard>& shards) {
 CheckpointTensors::CheckpointTensors(const std::string& folder, const wire::CheckpointRecord& record)
     : folder_(folder),
       weights_(paths_with_end(folder, record, kWeightsEnd)),
-      optimizer_(paths_with_end(folder, record, kOptimizerEnd)) {
+      optimizer_(paths_with_end(folder, record, kOptimizerEnd)),
+      must_have_state_(!record.losses.empty() && wire::optimizer_named(record.optimizer).always_has_state()) {
   for (const wire::ManifestEntry& entry : record.files)
     if (entry.path.ends_with(kBuffersEnd)) buffers_.emplace(entry.path, folder + "/" + entry.path);
   for (const auto& [name, place] : optimizer_.tensors()) {
@@ -181,6 +183,9 @@ void CheckpointTensors::restore(StageState& state, bool same_plan, const Device&
 // An update gives all trained parameters of a plan a state.
 void CheckpointTensors::check_states(const StageState& state, bool same_plan) const {
   std::vector<size_t> missing;
+  if (kinds_.empty() && must_have_state_ && !state.trainable.empty())
+    misfit(folder_, state.entry->params[state.trainable.front()].name,
+           "has no optimizer state there, and no other parameter has: a part is missing");
   for (const size_t index : state.trainable) {
     if (!state.optimizer.state(index).empty() || (!state.owned.empty() && state.owned[index].count == 0)) continue;
     const ParameterState fresh = state.optimizer.fresh_state(index, owned_part(state, index, state.weights[index]));

@@ -51,8 +51,9 @@ class CheckpointTensors {
 
   /// Restores the state from the checkpoint. `same_plan`: each replica gets its own running statistics; under another
   /// plan all get those of the first. Throws RunError (kMalformedFile) if a parameter is missing or has another type or
-  /// shape, if only part of its optimizer state is present, or if `same_plan` and it has none where others have. Under
-  /// another plan, which may train what the first one froze, stderr has a note of the latter.
+  /// shape, if only part of its optimizer state is present, if the checkpoint has none at all though its optimizer
+  /// always has, or if `same_plan` and it has none where others have. Under another plan, which may train what the
+  /// first one froze, stderr has a note of the latter.
   void restore(StageState& state, bool same_plan, const Device& device) const;
 
  private:
@@ -68,6 +69,8 @@ class CheckpointTensors {
   std::map<std::string, std::map<int64_t, std::string>> parts_;
   /// Of states, whole or not: what stands before the name of a parameter.
   std::set<std::string> kinds_;
+  /// A step that was not skipped leaves some state: the optimizer's, or gradients that wait for its update.
+  bool must_have_state_;
   std::map<std::string, Safetensors> buffers_;  // by file
 };
 

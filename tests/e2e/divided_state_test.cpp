@@ -100,6 +100,25 @@ TEST_CASE("a training goes on with a divided state from a whole one, and the oth
   }
 }
 
+TEST_CASE("a checkpoint that lacks all optimizer state is refused by every plan") {
+  const TwoPlans& plans = TwoPlans::get();
+  const std::string checkpoints = plans.whole + ".checkpoints", step = checkpoints + "/step-2/";
+  std::filesystem::remove_all(checkpoints);
+  plans.run(plans.whole, 2, {"--checkpoint", checkpoints});
+  for (const char* file : {"stage0.optimizer.safetensors", "stage1.optimizer.safetensors"}) {
+    REQUIRE(std::filesystem::remove(step + file));
+    take_out_of_record(step, file);
+  }
+  for (const std::string& folder : {plans.whole, plans.divided}) {
+    CAPTURE(folder);
+    const std::string refusal = graphpipe_output({"run", folder, "--data", plans.reference.folder + "/data", "--steps",
+                                                  "4", "--lr", "0.01", "--resume", checkpoints, "--json", "--quiet"},
+                                                 3);
+    CHECK(refusal.find("has no optimizer state there, and no other parameter has: a part is missing") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a checkpoint that lacks all optimizer state of a stage is refused by the plan that wrote it") {
   const TwoPlans& plans = TwoPlans::get();
   const std::string checkpoints = plans.whole + ".checkpoints", step = checkpoints + "/step-2/";
