@@ -170,6 +170,11 @@ Result<int64_t> safetensors_header_size(std::string_view start, int64_t file_siz
     return Diagnostic{.code = Code::kMalformedFile,
                       .message = "it is an archive, as torch.save writes, and no safetensors file",
                       .hint = "write it with safetensors.torch.save_file(module.state_dict(), PATH)"};
+  if (start.size() > 8 && start[8] != '{' && size > static_cast<uint64_t>(file_size - 8))
+    return Diagnostic{
+        .code = Code::kMalformedFile,
+        .message = "it is no safetensors file: it does not begin with a header",
+        .hint = "name a file of tensors, such as one that `run --save` or safetensors.torch.save_file wrote"};
   if (is_too_large)
     return bad_safetensors(Code::kLimitExceeded, ModelText(),
                            text("its header has ", size, " bytes, the limit is ", kMaxHeaderBytes));

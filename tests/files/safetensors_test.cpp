@@ -96,6 +96,9 @@ TEST_CASE("headers that claim more than there is are refused without being read"
   // What torch.save writes is named, with what to do.
   const std::string archive("PK\3\4\0\0\10\10\0\0", 10);
   CHECK(wire::parse_safetensors(archive, 10).problems()[0].hint.find("save_file") != std::string::npos);
+  const Diagnostic model = wire::parse_safetensors("\10\12\22\7pytorch\32", 12).problems()[0];
+  CHECK(model.message == "it is no safetensors file: it does not begin with a header");
+  CHECK(model.hint.find("`run --save`") != std::string::npos);
   CHECK(wire::parse_safetensors(std::string("\x10\0\0\0\0\0\0\0{}", 10), 10).problems()[0].code ==
         Code::kMalformedFile);
 }
