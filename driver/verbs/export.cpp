@@ -16,6 +16,7 @@
 #include "support/mapped_file.h"
 #include "support/output_file.h"
 #include "wire/scan_numbers.h"
+#include "wire/tied_weights.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -29,29 +30,25 @@ std::vector<int64_t> dims_of(const ir::TensorType& type) {
   return dims;
 }
 
-std::string_view bytes_of(const MappedFile& file, const files::TensorEntry& entry) {
-  return file.text().substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length));
+std::span<const std::byte> bytes_of(const MappedFile& file, const files::TensorEntry& entry) {
+  return file.bytes().subspan(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.length));
 }
 
-// What the file has of the parameter under any of its names; null: nothing. Refuses other numbers under two of them.
+// Under any of its names; null: the file does not have it.
 Result<const files::TensorEntry*> find_by_any_name(const ir::Param& param, const Entries& saved,
                                                    const MappedFile& file) {
-  const files::TensorEntry* found = nullptr;
-  std::vector<ModelText> names{param.name};
-  names.insert(names.end(), param.aliases.begin(), param.aliases.end());
-  for (const ModelText& name : names) {
-    const auto other = saved.find(name.raw());
-    if (other == saved.end()) continue;
-    if (found != nullptr && bytes_of(file, *found) != bytes_of(file, *other->second))
-      return Diagnostic{
-          .code = Code::kBadParameter,
-          .origin = param.name,
-          .message = text("the weights ", quoted(ModelText(file.path())), " have other numbers for ",
-                          quoted(found->name), " than for ", quoted(name), ", which are one parameter of this model"),
-          .hint = "pass a file of a model that has this tie"};
-    if (found == nullptr) found = other->second;
+  std::vector<std::string> names{param.name.raw()};
+  for (const ModelText& alias : param.aliases) names.push_back(alias.raw());
+  auto found = wire::find_tied_weight(names, [&](std::string_view name) {
+    const auto entry = saved.find(std::string(name));
+    return entry == saved.end() ? std::nullopt : std::optional(bytes_of(file, *entry->second));
+  });
+  if (!found) {
+    Diagnostics problems = found.problems();
+    for (Diagnostic& problem : problems) problem.origin = ModelText(file.path());
+    return problems;
   }
-  return found;
+  return *found ? saved.at(**found) : nullptr;
 }
 
 // The file's values for the model's parameters, under all of their names. Reports up to kMaxProblems problems at once.
@@ -81,8 +78,11 @@ Result<Tensors> new_values(const ir::Graph& graph, const MappedFile& file) {
                             .hint = "pass a file that `run --save` of this model wrote"});
       continue;
     }
-    const frontend::NewTensor value{.dtype = found->dtype, .dims = found->shape, .bytes = bytes_of(file, *found)};
-    if (const auto bad = wire::find_not_finite(found->dtype, found->shape, std::as_bytes(std::span(value.bytes)));
+    const std::span<const std::byte> bytes = bytes_of(file, *found);
+    const frontend::NewTensor value{.dtype = found->dtype,
+                                    .dims = found->shape,
+                                    .bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+    if (const auto bad = wire::find_not_finite(found->dtype, found->shape, bytes);
         bad && problems.size() < kMaxProblems)
       problems.push_back({.code = Code::kBadParameter,
                           .origin = param.name,

@@ -16,6 +16,7 @@
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "wire/scan_numbers.h"
+#include "wire/tied_weights.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -41,22 +42,16 @@ std::string found_instead(const std::string& name, const Safetensors& file) {
   return text("it has ", count, count == 1 ? " tensor" : " tensors", found.empty() ? "" : ", such as ", found);
 }
 
-// PyTorch's writers of safetensors keep a weight that modules share under one of its names, not always the same.
+// Under any of its names; null: the file does not have it.
 const TensorPlace* find_by_any_name(const ParamRow& row, const Safetensors& file) {
-  const TensorPlace* found = file.find(row.name);
-  std::string first = row.name;
-  for (const char* alias : row.aliases) {
-    const TensorPlace* other = file.find(alias);
-    if (other == nullptr) continue;
-    if (found != nullptr && !std::ranges::equal(bytes_in(file.view(*found)), bytes_in(file.view(*other))))
-      fail(Code::kMalformedFile,
-           text("the weights file has other numbers for ", quoted(ModelText(first)), " than for ",
-                quoted(ModelText(alias)), ", which are one parameter of this model"),
-           "export the model without the tie, or pass --weights a file of a model that has it");
-    if (found == nullptr) first = alias;
-    found = found == nullptr ? other : found;
-  }
-  return found;
+  std::vector<std::string> names{row.name};
+  names.insert(names.end(), row.aliases.begin(), row.aliases.end());
+  const auto bytes_of = [&](std::string_view name) {
+    const TensorPlace* place = file.find(std::string(name));
+    return place == nullptr ? std::nullopt : std::optional(bytes_in(file.view(*place)));
+  };
+  const std::optional<std::string> name = value_or_throw(wire::find_tied_weight(names, bytes_of));
+  return name ? file.find(*name) : nullptr;
 }
 
 const TensorPlace& place_of(const ParamRow& row, ElementType type, const Safetensors& file, const char* hint) {
