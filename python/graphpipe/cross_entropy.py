@@ -45,14 +45,21 @@ def _of_classes(scores: Any, label: Any, reduction: str, ignored: int, smoothing
     return torch.nn.functional.nll_loss(smoothed, label, ignore_index=ignored, reduction=reduction)
 
 
+def _reduction_of(size_average: Any, reduce: Any) -> str:
+    """What these two meant before F.cross_entropy had a reduction; each is True where it is not given."""
+    return "none" if reduce is False else "sum" if size_average is False else "mean"
+
+
 def _written_out(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
                  reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
     """The arguments are those of F.cross_entropy. None: the exporter keeps this call, or PyTorch refuses it."""
     of_probabilities = target.is_floating_point()
     fits = target.ndim == input.ndim and target.shape[1:] == input.shape[1:] if of_probabilities else target.ndim == input.ndim - 1
     is_kept = not of_probabilities and label_smoothing == 0
-    if is_kept or input.ndim < 2 or not fits or not 0 <= label_smoothing <= 1 or size_average is not None or reduce is not None:
+    if is_kept or input.ndim < 2 or not fits or not 0 <= label_smoothing <= 1:
         return None
+    if size_average is not None or reduce is not None:
+        reduction = _reduction_of(size_average, reduce)
     if of_probabilities:
         return _of_probabilities(input.log_softmax(1), target, weight, reduction, label_smoothing)
     if weight is not None:

@@ -217,6 +217,10 @@ class Export(unittest.TestCase):
                 path = graphpipe.export(module, {name: value[:3] for name, value in inputs.items()}, Path(folder) / "model.onnx")
                 (found,) = ReferenceEvaluator(str(path)).run(None, {name: value.numpy() for name, value in inputs.items()})
                 self.assertTrue(torch.allclose(torch.tensor(found), module(**inputs), atol=1e-5), (turned, options))
+            module, inputs = Distils(False, size_average=False), {name: value[:, 0] for name, value in more.items()}
+            path = graphpipe.export(module, {name: value[:3] for name, value in inputs.items()}, Path(folder) / "model.onnx")
+            (found,) = ReferenceEvaluator(str(path)).run(None, {name: value.numpy() for name, value in inputs.items()})
+            self.assertTrue(torch.allclose(torch.tensor(found), module(**inputs), atol=1e-5))
             with self.assertRaisesRegex(ValueError, "PyTorch's exporter refuses"):  # as PyTorch does
                 graphpipe.export(Distils(False), {"x": torch.randn(3, 4), "label": torch.rand(3, 6)}, Path(folder) / "model.onnx")
 
