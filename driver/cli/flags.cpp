@@ -416,10 +416,8 @@ void run_flags(CLI::App& app, Options& options) {
       ->check(CLI::Range(1e-6, 1.0))
       ->type_name("X");
   trusted_root_flag(app, options.model);
-  app.add_option(
-         "--restarts", options.restarts,
-         "how often the run starts again from its last checkpoint where a device dies (0); --json then has the steps "
-         "since the last start (first_step), --log has all")
+  app.add_option("--restarts", options.restarts,
+                 "how often the run starts again from its last checkpoint where a device dies (0)")
       ->check(CLI::Range(0, 1000));
   run_config_flag(app, wire::FlagUser::kRun, options);
   app.add_option("--write-config", options.write_config, "writes the flags that are used, as such a file");

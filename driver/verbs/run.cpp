@@ -1,5 +1,10 @@
 // graphpipe run: train on this host, one process per device.
 
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -18,6 +23,7 @@
 #include "driver/verbs/run_paced.h"
 #include "files/plan.h"
 #include "files/text_file.h"
+#include "support/descriptor.h"
 #include "support/output_file.h"
 #include "wire/check_data.h"
 #include "wire/checkpoint.h"
@@ -74,15 +80,40 @@ bool holds_checkpoint(const std::string& folder) {
   return false;
 }
 
+// A new file of this run alone, below $TMPDIR.
+Result<std::string> make_steps_file() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  std::string path = std::filesystem::absolute(folder / "graphpipe-steps-XXXXXX.csv").string();
+  const Descriptor file(error ? -1 : ::mkstemps(path.data(), 4));
+  if (file) return path;
+  return Diagnostic{.code = Code::kEnvironment,
+                    .origin = ModelText(error ? "$TMPDIR" : folder.string()),
+                    .message = text("the steps of a run that may start again cannot be kept there: ",
+                                    error ? error.message() : std::strerror(errno)),
+                    .hint = "let TMPDIR name a folder that can be written to"};
+}
+
+struct RemovedAtEnd {
+  ~RemovedAtEnd() {
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+  std::string path;
+};
+
 // Starts the run again if a device died or stalled: that is not the fault of the model or its data, so the next try may
 // succeed. The run resumes from its checkpoint folder; without a checkpoint there, it starts from the beginning.
 Result<RunOutcome> launch_again(const Options& options, int device_count, wire::RunOptions run) {
+  // Rank 0, which has the result, may be the one that dies.
+  if (options.json && options.restarts > 0) {
+    GP_TRY(run.launch.kept_steps, make_steps_file());
+  }
+  const RemovedAtEnd steps{run.launch.kept_steps};
   for (int left = options.restarts;; --left) {
     GP_TRY(RunOutcome outcome, launch_devices(options.input, device_count, run, true));
     if (outcome.exit_code != wire::kExitPeerFailed || left == 0 || interrupted()) return outcome;
     print_problems("run", outcome.problems);
-    std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1
-              << (options.json ? "; the JSON result is of the steps from there on, --log keeps all" : "") << "\n";
+    std::cerr << "graphpipe: the run starts again from its last checkpoint; restarts left: " << left - 1 << "\n";
     // A run that began from another folder's checkpoint does so again until it has one of its own.
     if (run.checkpoint.resume.empty() || holds_checkpoint(run.checkpoint.folder))
       run.checkpoint.resume = run.checkpoint.folder;

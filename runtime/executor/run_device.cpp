@@ -28,6 +28,7 @@
 #include "runtime/server/open_served.h"
 #include "runtime/server/served_program.h"
 #include "runtime/training/evaluation.h"
+#include "runtime/training/kept_steps.h"
 #include "runtime/training/loop.h"
 #include "runtime/training/next_drain.h"
 #include "runtime/training/overflow.h"
@@ -299,6 +300,8 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data&
   if (evaluation) loop.observers.push_back(evaluation.get());
   if (StepObserver* checkpointer = checkpoints_->observe(&executor.gather(), channels_.get()))
     loop.observers.push_back(checkpointer);
+  KeptSteps kept(options_.launch.kept_steps, result_, program_.device == 0);
+  if (!options_.launch.kept_steps.empty()) loop.observers.push_back(&kept);
   run_to_end(loop, executor, data);
   gather_staleness(executor.gather(), served.get());
   gather_memory(executor.gather(), std::max(device_->peak_bytes(), metrics.peak_bytes()), executor.graph_use());
@@ -309,6 +312,7 @@ void Rank::train(StepExecutors& executor, const ResolvedProgram& resolved, Data&
 
 void Rank::run_to_end(const LoopSetup& loop, StepExecutors& executor, const Data& data) {
   result_.first_step = checkpoints_->first_step() + 1;
+  if (program_.device == 0) take_kept_steps(options_.launch.kept_steps, checkpoints_->first_step(), result_);
   try {
     const int64_t done = run_steps(loop, checkpoints_->first_step(), options_.data.steps);
     result_.complete = done == options_.data.steps;

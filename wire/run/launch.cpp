@@ -82,6 +82,7 @@ std::vector<RunFlag> launch_flags() {
       launch_flag<&O::rendezvous_fds>("--rendezvous-fds", "FD,...",
                                       "inherited connections between rank 0 and the others"),
       launch_flag<&O::parent>("--parent", "PID", "dies with this process"),
+      launch_flag<&O::kept_steps>("--kept-steps", "FILE", "rank 0: where the result's steps outlast it (.csv)"),
       launch_flag<&O::help>("--help", "", "prints this text"),
   };
 }

@@ -50,6 +50,8 @@ struct LaunchOptions {
   /// Process id of the launcher, which has looked at the data: the program dies with it, and leaves what another rank
   /// reports itself to that one. 0: it does not watch.
   int64_t parent = 0;
+  /// Of a run that may start again: where rank 0 keeps what its result tells of each step, and finds it after that.
+  std::string kept_steps;
   /// CPU: what a step allocates lies where the allocator puts it.
   bool no_arena = false;
   /// GPU: every step launches its kernels one by one.
