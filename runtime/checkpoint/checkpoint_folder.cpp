@@ -129,6 +129,7 @@ CheckpointFolder::CheckpointFolder(const std::string& path, const std::string& m
     : path_(path) {
   std::error_code error;
   fs::create_directories(path, error);
+  if (error && fs::is_symlink(path)) cannot(path, "make the folder", "a symbolic link that leads nowhere is there");
   if (error) cannot(path, "make the folder", error.message());
   check_owner(path, model, may_hold_some);
   lock_ = take_lock(path);

@@ -33,10 +33,12 @@ uint64_t ring_capacity(int64_t largest_bytes) {
 }
 
 [[noreturn]] void cannot(const std::string& what) {
-  const bool is_limited = errno == EFBIG;
-  fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(errno)),
-       is_limited ? "raise the limit of file sizes (ulimit -f), or run with --transport tcp"
-                  : "run with --transport tcp, or let the ranks share one process-id namespace and user");
+  const bool no_descriptors = errno == EMFILE || errno == ENFILE;
+  const char* const hint = errno == EFBIG   ? "raise the limit of file sizes (ulimit -f), or run with --transport tcp"
+                           : no_descriptors ? "raise the limit of open files (ulimit -n)"
+                                            : "run with --transport tcp, or let the ranks share one process-id "
+                                              "namespace and user";
+  fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(errno)), hint);
 }
 
 [[noreturn]] void refuse_segment(const std::string& path, const char* why) {

@@ -233,6 +233,9 @@ TEST_CASE("folders of other things, of other models and with checkpoints are not
   said({"--checkpoint", training.folder()}, "is no folder of checkpoints");
   said({"--resume", training.checkpoints()}, "the folder holds no checkpoint");
   CHECK(!fs::exists(training.checkpoints()));
+  fs::create_symlink(training.path("nowhere"), training.path("link"));
+  CHECK(refused(training, 5, {"--checkpoint", training.path("link")}).errors.find("link that leads nowhere") !=
+        std::string::npos);
   // Both flags and no checkpoint: a start that may be repeated.
   training.run(1, {"--resume", training.checkpoints(), "--checkpoint", training.checkpoints()});
   said({"--checkpoint", training.checkpoints()}, "the folder holds checkpoints already, up to step 1");
