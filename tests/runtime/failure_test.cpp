@@ -106,26 +106,6 @@ TEST_CASE("a limit of file sizes is named, and ends no rank by a signal") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("a limit of open files is named") {
-  const std::string folder = make_folder(false, 8);
-  const TwoStagePlan plan({});
-  int named = 0;
-  for (rlim_t files = 8; files < 40 && named == 0; ++files) {  // each limit is met elsewhere
-    ProcessGroup group(plan.programs(), folder, {"--data", folder, "--transport", "shm"}, [files](size_t) {
-      const rlimit limit{files, files};
-      setrlimit(RLIMIT_NOFILE, &limit);
-    });
-    for (const RunEnd& end : group.wait(30)) {
-      if (end.errors.find("shared memory: cannot") == std::string::npos) continue;
-      CAPTURE(end.errors);
-      CHECK(end.errors.find("Too many open files; raise the limit of open files (ulimit -n)") != std::string::npos);
-      ++named;
-    }
-  }
-  CHECK(named >= 1);
-  std::filesystem::remove_all(folder);
-}
-
 TEST_CASE("a rank that is killed ends the run: its stage, action and micro-batch are named") {
   const Ended ended = run_misbehaving(dying_forward, "shm");
   CHECK(ended.ends[1].exit_code == -1);

@@ -366,6 +366,19 @@ Descriptor file_in_memory(int64_t size, int seals) {
 
 }  // namespace
 
+TEST_CASE("where the limit of open files keeps a segment closed, the message names it") {
+  SegmentDescriptor segment;
+  const Segment own = Segment::make({}, segment);
+  const NoDescriptors none;
+  std::string hint;
+  try {
+    Segment::open(segment);
+  } catch (const RunError& error) {
+    hint = error.diagnostic().hint;
+  }
+  CHECK(hint == "raise the limit of open files (ulimit -n)");
+}
+
 TEST_CASE("a forged SegmentDescriptor maps nothing but a sealed file in memory of this user and that size") {
   constexpr int kAll = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   SegmentDescriptor segment;
