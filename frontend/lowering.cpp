@@ -206,17 +206,23 @@ Result<ir::ValueId> Lowering::make_count(const Known& known, const OnnxNode& rea
 Result<ir::ValueId> Lowering::make_filled(const Binding& binding, const OnnxNode& reader) {
   NodeContext context(*this, reader);
   const Known& known = *binding.known;
-  const bool scaled = known.uniform && known.elements[0].power == 1 && ir::is_floating(known.dtype);
+  const bool scaled = known.uniform && known.elements[0].power == 1;
   if (!known.uniform || (!known.elements[0].is_fixed() && !scaled))
     return context.problem(Code::kUnresolvedShape,
                            text("reads ", quoted(ModelText(binding.name)), " as data, which depends on the batch size"),
-                           "compute it per sample, or from the number of samples as a float");
-  ir::Attributes attributes{
-      {"shape", known.shape}, {"value", known.elements[0].factor()}, {"to", std::string(ir::dtype_name(known.dtype))}};
+                           "compute it per sample, or from the number of samples alone");
+  // Doubles hold every number of samples; floats do not.
+  const bool counts = scaled && !ir::is_floating(known.dtype);
+  const std::string type(ir::dtype_name(known.dtype));
+  ir::Attributes attributes{{"shape", known.shape},
+                            {"value", known.elements[0].factor()},
+                            {"to", counts ? std::string(ir::dtype_name(ir::DType::kFloat64)) : type}};
   GP_TRY(std::vector<ir::ValueId> filled, context.emit("Full", {}, std::move(attributes)));
   if (!scaled) return filled.front();
-  GP_TRY(const std::vector<ir::ValueId> product, context.emit("ScaleBySamples", std::move(filled), {}));
-  return product.front();
+  GP_TRY(std::vector<ir::ValueId> product, context.emit("ScaleBySamples", std::move(filled), {}));
+  if (!counts) return product.front();
+  GP_TRY(const std::vector<ir::ValueId> whole, context.emit("Cast", std::move(product), {{"to", type}}));
+  return whole.front();
 }
 
 bool Lowering::inputs_are_sound(const OnnxNode& node) {

@@ -172,17 +172,6 @@ TEST_CASE("older opsets are converted: a Softmax of opset 11 flattens first") {
         ir::Shape{ir::Dim::batch(), ir::Dim::fixed(3)});
 }
 
-TEST_CASE("the number of samples can be used as a float") {
-  CHECK(nodes_of(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
-    n = Shape<end = 1>(x)
-    axes = Constant<value_ints = [0]>()
-    scalar = Squeeze(n, axes)
-    real = Cast<to = 1>(scalar)
-    y = Div(x, real)
-  })"))
-            .find("ScaleBySamples") != std::string::npos);
-}
-
 TEST_CASE("an operator without a row is replaced by its schema's function body") {
   const auto imported = import_text(R"(g (float[N,3] x) => (float[N,3] y) { y = ThresholdedRelu<alpha = 0.5>(x) })");
   for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
