@@ -144,10 +144,22 @@ class Restorer {
         const std::optional<CallOperand> operand = call_operand(of.call, body_.nodes[n], i);
         if (operand && held(body_.nodes[n].inputs[i]) != nullptr)
           restore_read(n, i,
-                       {.name = signature_.tensor_of(of.call.argument(operand->argument)),
+                       {.name = taken_by(of.call, body_.nodes[n], operand->argument),
                         .from = body_.nodes[n].inputs[i],
                         .form = operand->form});
       }
+  }
+
+  /// The tensor of the module that a call takes. A BatchNorm that is applied again takes what its first call has made
+  /// of the running statistics, which are these.
+  std::string taken_by(const ExportedCall& call, const OnnxNode& node, size_t argument) {
+    std::string name = signature_.tensor_of(call.argument(argument));
+    if (node.op != "BatchNormalization" || argument < 3) return name;
+    std::set<std::string>& statistics =
+        statistics_[text(node.module, " ", call.argument(1), " ", call.argument(2), " ", argument)];
+    if (!name.empty()) statistics.insert(name);
+    const bool is_again = name.empty() && call.argument(argument).starts_with("%getitem") && statistics.size() == 1;
+    return is_again ? *statistics.begin() : name;
   }
 
   /// The parameter of a call that takes no other, such as a product with a scale.
@@ -243,7 +255,8 @@ class Restorer {
   bool reads_constant(const ExportedCall& call, const OnnxNode& node, size_t input) const {
     const std::string& name = node.inputs[input];
     const auto takes = [&](const std::string& value) { return signature_.tensor_of(value) == name; };
-    if (std::ranges::any_of(call.values, takes)) return false;
+    // A BatchNorm without weights, whose variances begin as ones, reads these where the weights would be.
+    if (node.op != "BatchNormalization" && std::ranges::any_of(call.values, takes)) return false;
     if (const auto operand = call_operand(call, node, input)) {
       // An addition behind a product may have been joined with it, so that a bias is there which the call does not
       // take.
@@ -407,6 +420,7 @@ class Restorer {
   std::set<std::string> names_, results_;  // of all values and tensors; of what calls compute
   std::set<std::string> added_, left_, reported_;
   std::map<std::pair<std::string, Dims>, Operand> operands_;  // of a restored tensor, of dims
+  std::map<std::string, std::set<std::string>> statistics_;   // running ones, by the norm that takes them
   std::vector<std::string> restored_;
   std::map<std::string, Tensor> sources_;
 };
