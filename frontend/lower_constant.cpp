@@ -92,9 +92,10 @@ Status lower_range(NodeContext& context) {
           kFullSize);
   const Number& first = start->element(0);
   const Number& by = step->element(0);
-  if (!first.is_fixed() || !by.is_fixed() || limit->element(0).floating || by.whole == 0)
-    return context.problem(Code::kUnresolvedShape, "this range of floats or from the batch size is not supported",
-                           "count with integers from a constant");
+  if (!by.is_fixed() || limit->element(0).floating || by.whole == 0)
+    return context.problem(Code::kUnresolvedShape,
+                           "this range of floats or in steps of the batch size is not supported",
+                           "count with integers in constant steps");
   const std::optional<Number> span = subtract(limit->element(0), first);
   std::optional<Number> count = span ? divide(*span, by) : std::nullopt;
   // A partial step adds one more number.
@@ -104,10 +105,13 @@ Status lower_range(NodeContext& context) {
     return context.problem(Code::kUnresolvedShape, "its length is no multiple of the batch",
                            "compute it from sizes of inputs");
   ir::Attributes attributes{{"shape", ir::Shape{{count->whole, count->power}}},
-                            {"start", static_cast<double>(first.whole)},
+                            {"start", first.is_fixed() ? static_cast<double>(first.whole) : 0.0},
                             {"delta", static_cast<double>(by.whole)},
                             {"to", std::string(ir::dtype_name(start->dtype))}};
-  return context.emit_outputs("Iota", {}, std::move(attributes));
+  if (first.is_fixed()) return context.emit_outputs("Iota", {}, std::move(attributes));
+  GP_TRY(const ir::ValueId begin, context.value(0));
+  GP_TRY(const ir::ValueId steps, context.emit_one("Iota", {}, std::move(attributes)));
+  return context.emit_outputs("Add", {begin, steps}, {});
 }
 
 /// Ones on one diagonal: a matrix of ones with the triangles above and below removed.

@@ -17,11 +17,14 @@ namespace {
 
 std::string reduction_of(const NodeView& node) { return node.attributes().get_string("reduction", "mean"); }
 
-bool compares_samples(const ir::Shape& scores) { return scores == ir::Shape{ir::Dim::batch(), ir::Dim::batch()}; }
+/// Similarities of samples with samples: the classes are the samples. [B, B] of CLIP's own loss, [2*B, 2*B] of two
+/// views of each (SimCLR), [B, 2*B] where each brings a negative of its own.
+bool compares_samples(const ir::Shape& scores) {
+  return scores.size() == 2 && scores[0].power == 1 && scores[1].power == 1;
+}
 
 Status expect_loss(const NodeView& node, const ir::Shape& scores, size_t target, size_t weight) {
   GP_TRY_VOID(expect_index(node, {target}));
-  // Similarities of all samples with all, [B, B]: the classes of a sample are the samples (CLIP's own loss).
   if (scores.size() < 2 || (!scores[1].is_fixed() && !compares_samples(scores))) {
     return bad_model(node, text("needs scores of shape [N, C, ...], found ", shape_text(scores)));
   }
@@ -151,7 +154,10 @@ wire::IdBounds label_ids(const NodeView& node, size_t i) {
 }
 
 /// The softmax over a single class is 1, whatever its score.
-int64_t samples_to_compare(const NodeView& node) { return compares_samples(node.input(0).type.shape) ? 2 : 1; }
+int64_t samples_to_compare(const NodeView& node) {
+  const ir::Shape& scores = node.input(0).type.shape;
+  return compares_samples(scores) && scores[1].factor == 1 ? 2 : 1;
+}
 
 // --- gradient ---
 
