@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import cross_entropy, module_facts, own_gradients
+from . import cross_entropy, module_facts, own_gradients, unknown_calls
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -275,6 +275,7 @@ def _with_detached_results() -> "Iterator[list[ValueError]]":
         _copy_turned(exported)
         _stack_complex(exported)
         try:
+            unknown_calls.rewrite(exported)
             _detach_results(exported)
         except ValueError as refusal:
             refusals.append(refusal)

@@ -1,0 +1,70 @@
+"""Calls of an exported program for which PyTorch's exporter to ONNX has no operator, or another than the call's, in words that it
+knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LARGE = 25  # rows from which on PyTorch computes distances by a product
+
+
+class Writer:
+    """Puts calls in front of a node of a graph, with the values that the exporter asks for."""
+
+    def __init__(self, graph: Any, before: Any) -> None:
+        self._graph, self._before = graph, before
+
+    def __call__(self, target: Any, *operands: Any) -> Any:
+        with self._graph.inserting_before(self._before):
+            node = self._graph.call_function(target, operands)
+        values = [each.meta["val"] if hasattr(each, "meta") else each for each in operands]
+        node.meta = {**self._before.meta, "val": target(*values)}
+        return node
+
+
+def _distances(call: Writer, node: Any) -> Any:
+    """torch.cdist, with the gradient of zero that it has where two rows are equal."""
+    import torch
+
+    aten = torch.ops.aten
+    rows, columns, power, mode = (*node.args, *(2.0, None)[len(node.args) - 2:])
+    sizes = [each.meta["val"].shape[-2] for each in (rows, columns)]
+    is_large = any(isinstance(size, int) and size > LARGE for size in sizes)
+    if power != 2 or mode == 2 or not (is_large or mode == 1):
+        difference = call(aten.sub.Tensor, call(aten.unsqueeze.default, rows, -2), call(aten.unsqueeze.default, columns, -3))
+        return call(aten.linalg_vector_norm.default, difference, power, [-1])
+    squares = [call(aten.sum.dim_IntList, call(aten.mul.Tensor, each, each), [-1], True) for each in (rows, columns)]
+    both = call(aten.add.Tensor, squares[0], call(aten.transpose.int, squares[1], -2, -1))
+    product = call(aten.matmul.default, rows, call(aten.transpose.int, columns, -2, -1))
+    found = call(aten.clamp_min.default, call(aten.sub.Tensor, both, call(aten.mul.Tensor, product, 2.0)), 0.0)
+    is_zero = call(aten.eq.Scalar, found, 0.0)
+    root = call(aten.sqrt.default, call(aten.masked_fill.Scalar, found, is_zero, 1.0))
+    return call(aten.masked_fill.Scalar, root, is_zero, 0.0)
+
+
+def _remainder(call: Writer, node: Any) -> Any:
+    """By a number that depends on the batch."""
+    import torch
+
+    aten = torch.ops.aten
+    value, divisor = node.args
+    return call(aten.remainder.Tensor, value, call(aten.full_like.default, value, divisor))
+
+
+def rewrite(exported: Any) -> None:
+    """Errors: ValueError for a call that the exporter writes otherwise than PyTorch computes it."""
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph
+    for node in list(graph.nodes):
+        made = None
+        if node.target is aten.multilabel_margin_loss.default:
+            raise ValueError("PyTorch's exporter writes multilabel_margin_loss otherwise than PyTorch computes it (it counts what stands "
+                             "behind the first -1 of the labels); write the loss by other operators, such as multilabel_soft_margin_loss")
+        if node.target in (aten.cdist.default, aten._cdist_forward.default):
+            made = _distances(Writer(graph, node), node)
+        elif node.target is aten.remainder.Scalar and isinstance(node.args[1], torch.fx.Node):
+            made = _remainder(Writer(graph, node), node)
+        if made is not None:
+            node.replace_all_uses_with(made)
+            graph.erase_node(node)
