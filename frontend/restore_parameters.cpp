@@ -169,8 +169,10 @@ class Restorer {
       if (std::string name = signature_.tensor_of(value); !name.empty()) names.insert(std::move(name));
     const bool is_direct = std::ranges::any_of(
         of.call.arguments, [&](const std::string& argument) { return names.contains(signature_.tensor_of(argument)); });
-    return is_direct && names.size() == 1 && held(*names.begin()) == nullptr ? std::optional(*names.begin())
-                                                                             : std::nullopt;
+    if (!is_direct || names.size() != 1) return std::nullopt;
+    // What has a tensor in the file is read there; what has been given one may be read in another call yet.
+    const std::string& name = *names.begin();
+    return held(name) == nullptr || added_.contains(name) ? std::optional(name) : std::nullopt;
   }
 
   /// Where one operand of the call's nodes is a tensor that is listed, it is this parameter's.
