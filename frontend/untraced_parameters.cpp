@@ -9,6 +9,7 @@
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
+#include "frontend/left_out_in_code.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_parts.h"
@@ -170,7 +171,25 @@ class Tracer {
     if (const std::string other = split_for_other(body_, untraced.names); !other.empty() && untraced.evidence.empty())
       untraced.evidence = text("the exporter's optimiser splits ", quoted(ModelText(other)), " in its place");
     if (untraced.unexplained > 0 && untraced.evidence.empty()) untraced.evidence = evidence();
+    if (const auto found = left_out(); found && untraced.evidence.empty()) {
+      std::erase(untraced.names, found->parameter);
+      untraced.names.insert(untraced.names.begin(), found->parameter);
+      untraced.unexplained = std::max<size_t>(untraced.unexplained, 1);
+      untraced.evidence =
+          text("the exporter's optimiser has left out what ", quoted(ModelText(found->line)), " computes with it");
+    }
     return untraced;
+  }
+
+  /// A parameter whose elements the code of a node takes, and the file does not.
+  std::optional<LeftOut> left_out() const {
+    std::set<std::string> unknown;
+    for (const auto& [name, is_parameter] : signature_.is_parameter)
+      if (is_parameter && !values_.contains(name) && !readers_.contains(name) && !without_product_.contains(name) &&
+          !computed_from_.contains(name) && !looked_up_.contains(name) && !rules_.leaves_out(name) &&
+          !rules_.tied(name).value_or(false))
+        unknown.insert(name);
+    return left_out_in_code(body_, signature_, unknown, [this](const std::string& name) { return is_made(name); });
   }
 
   std::vector<DoubtfulLayer> doubtful_layers() const {
@@ -449,7 +468,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
                                        const ParameterRules& rules, const ElementsOf& elements_of, bool has_restored) {
   if (signature.tensor_of_input.empty()) return {};
   Tracer tracer(body, signature, rules);
-  const bool is_optimised = has_restored || !tracer.merged_layer().empty() ||
+  const bool is_optimised = has_restored || !tracer.merged_layer().empty() || tracer.left_out() ||
                             std::ranges::any_of(body.initializers, [&](const Tensor& tensor) {
                               return is_anonymous(tensor.name) || is_computed(tensor, signature);
                             });
