@@ -1,6 +1,10 @@
 #include "frontend/check_model.h"
 
+#include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
+
+#include "frontend/parameters.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -26,6 +30,7 @@ class Checker {
   void node(const OnnxNode& node, Scope& scope, const std::unordered_set<std::string_view>& all_outputs);
   void attributes(const OnnxNode& node);
   void define(const std::string& name, const ModelText& by, Scope& scope);
+  void check_namesakes(const GraphBody& body);
   void problem(const ModelText& origin, std::string message, std::string hint) {
     problems_.push_back({.code = Code::kBadModel,
                          .severity = Severity::kError,
@@ -73,6 +78,32 @@ void Checker::node(const OnnxNode& node, Scope& scope, const std::unordered_set<
   for (const std::string& output : node.outputs) define(output, label, scope);
 }
 
+/// A parameter at the root of a module may have the name of an input. Nodes of PyTorch's dynamo export read one for the
+/// other then, or the parameter as "w_1", of which nothing says that it trains. An initializer that is the value of an
+/// input where none is given has its shape.
+void Checker::check_namesakes(const GraphBody& body) {
+  const ExportSignature signature = read_signature(body.metadata);
+  std::unordered_map<std::string_view, const Tensor*> tensors;
+  for (const Tensor& tensor : body.initializers) tensors.emplace(tensor.name, &tensor);
+  const auto is_same = [](const DeclaredDim& declared, int64_t dim) {
+    return declared.size ? *declared.size == dim : declared.symbol.empty();
+  };
+  const auto is_lost = [&](const ValueInfo& input) {
+    const auto tensor = tensors.find(input.name);
+    if (tensor != tensors.end())
+      return input.has_shape && !std::ranges::equal(input.dims, tensor->second->dims, is_same);
+    const std::string renamed = input.name + "_1";
+    return signature.lists_parameter(input.name) && tensors.contains(renamed) &&
+           !signature.is_parameter.contains(renamed);
+  };
+  for (const ValueInfo& input : body.inputs)
+    if (is_lost(input))
+      problem(
+          ModelText(input.name),
+          "the input has the name of a parameter or a buffer of the module, which the file mistakes for one another",
+          "rename the argument of forward, or the parameter, and export again");
+}
+
 void Checker::graph(const GraphBody& body, const Scope* outer) {
   Scope scope{.outer = outer, .names = {}};
   if (body.has_sparse) problem({}, "has sparse initializers", "store them as dense tensors");
@@ -85,6 +116,7 @@ void Checker::graph(const GraphBody& body, const Scope* outer) {
     if (input.name.empty()) problem({}, "an input has no name", "export the model again");
     scope.names.insert(input.name);
   }
+  if (outer == nullptr) check_namesakes(body);
   std::unordered_set<std::string_view> all_outputs;
   for (const OnnxNode& item : body.nodes)
     for (const std::string& output : item.outputs) all_outputs.insert(output);

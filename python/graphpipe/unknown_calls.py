@@ -27,7 +27,8 @@ def _distances(call: Writer, node: Any) -> Any:
     import torch
 
     aten = torch.ops.aten
-    rows, columns, power, mode = (*node.args, *(2.0, None)[len(node.args) - 2:])
+    given: tuple[Any, ...] = (*node.args, *(2.0, None)[len(node.args) - 2:])
+    rows, columns, power, mode = given
     sizes = [each.meta["val"].shape[-2] for each in (rows, columns)]
     is_large = any(isinstance(size, int) and size > LARGE for size in sizes)
     if power != 2 or mode == 2 or not (is_large or mode == 1):

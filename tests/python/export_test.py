@@ -32,15 +32,6 @@ class AsksForItsLength(torch.nn.Module):
         return torch.nn.functional.cross_entropy(y @ y.T, torch.arange(len(y)))
 
 
-class _Measures(torch.nn.Module):
-    def __init__(self, compute):
-        super().__init__()
-        self.linear, self.table, self.compute = torch.nn.Linear(3, 4), torch.nn.Parameter(torch.randn(30, 4)), compute
-
-    def forward(self, x):
-        return self.compute(self.linear(x), self.table)
-
-
 class FixesIt(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -465,21 +456,6 @@ class Export(unittest.TestCase):
             path = graphpipe.export(module, samples, Path(folder) / "model.onnx")
             (found,) = ReferenceEvaluator(str(path)).run(None, {name: tensor.numpy() for name, tensor in samples.items()})
         self.assertTrue(torch.allclose(torch.tensor(found), module(**samples), atol=1e-5))
-
-    def test_calls_that_the_exporter_does_not_know_are_written_in_others(self):
-        cases = {"few rows": lambda z, table: torch.cdist(z, table[:5]).mean() + torch.cdist(z, z).sum(),
-                 "another norm": lambda z, table: torch.cdist(z, table, p=1.0).mean(),
-                 "by a product": lambda z, table: torch.cdist(z, table).min(1)[0].sum(),
-                 "remainder": lambda z, table: (z * ((torch.arange(z.shape[0])[:, None] + 1) % z.shape[0])).sum()}
-        with tempfile.TemporaryDirectory() as folder:
-            for name, compute in cases.items():
-                module, x = _Measures(compute), torch.randn(4, 3)
-                path = graphpipe.export(module, {"x": x}, Path(folder) / "model.onnx")
-                (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy()})
-                self.assertTrue(torch.allclose(torch.tensor(found), module(x), atol=1e-4), name)
-            losses = _Measures(lambda z, table: torch.nn.functional.multilabel_margin_loss(z, torch.tensor([[2, -1, 0, 1]] * 4)))
-            with self.assertRaisesRegex(ValueError, "multilabel_margin_loss"):
-                graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
 
     def test_weights_may_have_more_or_fewer_axes_of_size_one_but_no_other_shape(self):
         norm = torch.nn.LayerNorm(3)

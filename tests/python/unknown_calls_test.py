@@ -1,0 +1,51 @@
+"""graphpipe.export of calls that PyTorch's exporter does not know, or mistakes. Needs torch and onnx."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from onnx.reference import ReferenceEvaluator
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+import graphpipe  # noqa: E402
+
+
+class Measures(torch.nn.Module):
+    def __init__(self, compute):
+        super().__init__()
+        self.linear, self.table, self.compute = torch.nn.Linear(3, 4), torch.nn.Parameter(torch.randn(30, 4)), compute
+
+    def forward(self, x):
+        return self.compute(self.linear(x), self.table)
+
+
+class UnknownCalls(unittest.TestCase):
+    def test_calls_that_the_exporter_does_not_know_are_written_in_others(self):
+        cases = {"few rows": lambda z, table: torch.cdist(z, table[:5]).mean() + torch.cdist(z, z).sum(),
+                 "another norm": lambda z, table: torch.cdist(z, table, p=1.0).mean(),
+                 "by a product": lambda z, table: torch.cdist(z, table).min(1)[0].sum(),
+                 "remainder": lambda z, table: (z * ((torch.arange(z.shape[0])[:, None] + 1) % z.shape[0])).sum()}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, compute in cases.items():
+                module, x = Measures(compute), torch.randn(4, 3)
+                path = graphpipe.export(module, {"x": x}, Path(folder) / "model.onnx")
+                (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy()})
+                self.assertTrue(torch.allclose(torch.tensor(found), module(x), atol=1e-4), name)
+            losses = Measures(lambda z, table: torch.nn.functional.multilabel_margin_loss(z, torch.tensor([[2, -1, 0, 1]] * 4)))
+            with self.assertRaisesRegex(ValueError, "multilabel_margin_loss"):
+                graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
+
+    def test_an_argument_with_the_name_of_a_parameter_is_refused(self):
+        class Masks(Measures):
+            def forward(self, x, table):
+                return self.linear(x).sum() + (self.table * table).sum()
+
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "'table', which is also"):
+            graphpipe.export(Masks(None), {"x": torch.randn(4, 3), "table": torch.randn(30, 4)}, Path(folder) / "model.onnx")
+
+
+if __name__ == "__main__":
+    unittest.main()
