@@ -77,6 +77,8 @@ struct Use {
   std::string_view op;
 };
 
+constexpr std::string_view kWhere = "Where", kPower = "Pow";
+
 size_t wide_dims(const ir::Shape& shape) {
   return static_cast<size_t>(
       std::count_if(shape.begin(), shape.end(), [](ir::Dim dim) { return dim != ir::Dim::fixed(1); }));
@@ -94,8 +96,14 @@ Use use_in_slot(const ir::Graph& graph, const ir::Node& node, size_t input) {
   if ((node.op == "Max" || node.op == "Min") && wide == 0)
     return {Role::kScale, false, node.op == "Max" ? "Max" : "Min"};
   if (node.op == "Concat" || node.op == "Expand") return {Role::kTable, false, "Concat"};
+  // The token that stands for what a mask hides, and the power of a generalised mean (GeM).
+  if (node.op == "Where" && input > 0 && wide == 1) return {Role::kTable, false, kWhere};
+  if (node.op == "Pow" && input == 1 && wide <= 1) return {Role::kScale, false, kPower};
   return {Role::kConstant, false, {}};
 }
+
+/// Of these only a name that may be one of the module's state tells that they train.
+bool is_weak(const Use& use) { return use.op == kWhere || use.op == kPower; }
 
 /// Values computed from floating parameters, and the parameters themselves.
 IdSet<ir::ValueId> made_from_parameters(const ir::Graph& graph, const ParameterContext& context) {
@@ -130,6 +138,7 @@ bool computes_from_weights(const ir::Graph& graph, const ir::Node& node) {
 int rank_of(const Use& use) {
   if (use.op.data() == nullptr) return INT_MIN;
   if (use.role == Role::kStatistic) return 100;
+  if (is_weak(use)) return 0;
   return (use.certain ? 50 : 0) + (use.role == Role::kConstant ? 0 : 10) - static_cast<int>(use.role);
 }
 
@@ -319,7 +328,7 @@ std::optional<ParameterDecision> Decider::decide(ir::ParamId id) {
   const auto origin = context_.origins.find(id);
   const bool floating = ir::is_floating(graph_.value(param.value).type.dtype);
   if (origin == context_.origins.end() || origin->second == ParamOrigin::kFolded || !floating) return std::nullopt;
-  const Use& use = uses_[param.value];
+  const Use use = is_weak(uses_[param.value]) && !may_be_state(param, origin->second) ? Use{} : uses_[param.value];
   ParameterDecision decision{.param = id, .name = param.name, .aliases = param.aliases, .role = use.role};
   by_default(decision, param, use, origin->second);
   by_rules(decision);

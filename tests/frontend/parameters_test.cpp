@@ -245,6 +245,31 @@ TEST_CASE("what a TorchScript export trains by a guess is named, unless its name
   CHECK_FALSE(reports(named->notes, Code::kLostByExport, "'m.out.bias'"));
 }
 
+TEST_CASE("a token behind a mask, and the power of a mean, train where they have names of a module's state") {
+  const auto trains = [](const std::string& name, const std::string& dims, const std::string& node,
+                         const std::string& producer = "pytorch") {
+    pb::ModelProto model = model_with(text("g (float[N,4] x, float", dims,
+                                           " b) => (float[N,4] y) { zero = Constant<value_float = 0.0>() hidden = "
+                                           "Greater(x, zero) y = ",
+                                           node, " }")
+                                          .c_str(),
+                                      {{"b", dims == "[4]" ? std::vector<int64_t>{4} : std::vector<int64_t>{1}}});
+    model.mutable_graph()->mutable_initializer(0)->set_name(name);
+    for (auto& each : *model.mutable_graph()->mutable_node())
+      for (auto& input : *each.mutable_input())
+        if (input == "b") input = name;
+    model.mutable_graph()->mutable_input()->DeleteSubrange(1, model.graph().input_size() - 1);
+    model.set_producer_name(producer);
+    return decisions_of(import_bytes(model.SerializeAsString())).at(name).trainable;
+  };
+  CHECK(trains("m.mask_token", "[4]", "Where(hidden, x, b)"));
+  CHECK(trains("m.p", "[1]", "Pow(x, b)"));
+  CHECK_FALSE(trains("m.masked_bias", "[1]", "Where(hidden, x, b)"));
+  CHECK_FALSE(trains("onnx::Where_7", "[4]", "Where(hidden, x, b)"));
+  CHECK_FALSE(trains("m.mask_token", "[4]", "Where(hidden, x, b)", "tf2onnx"));
+  CHECK_FALSE(trains("m.p", "[1]", "Pow(b, x)"));
+}
+
 TEST_CASE("filled tensors in weight slots become parameters") {
   const auto imported = import_text(R"(g (float[N,4] x) => (float[N,8] y) {
     shape = Constant<value_ints = [4, 8]>()
