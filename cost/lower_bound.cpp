@@ -50,31 +50,18 @@ double shortest_update(const ir::StageGraph& graph, const ir::Cluster& cluster, 
   return shortest;
 }
 
-/// What one level of the cluster has from one group of the level below to another: its messages take turns.
-using LinkKey = std::tuple<size_t, size_t, size_t>;
-
-/// The group of so many devices that holds all of these, if one does.
-std::optional<size_t> group_of(const std::vector<ir::DeviceId>& devices, size_t size) {
-  const size_t first = devices.front().index() / size;
-  const bool same = std::ranges::all_of(devices, [&](ir::DeviceId device) { return device.index() / size == first; });
-  return same ? std::optional(first) : std::nullopt;
-}
-
 /// The link that all messages from one stage to the other take; none where there are several: the schedule then
 /// decides how many bytes each has.
-std::optional<LinkKey> common_link(const ir::Cluster& cluster, const ir::StageChoice& from, const ir::StageChoice& to) {
-  size_t below = 1;
-  for (size_t level = 0; level < cluster.levels.size(); ++level) {
-    const auto size = static_cast<size_t>(std::max(1, cluster.levels[level].group));
-    const std::optional<size_t> around = group_of(from.devices, size);
-    if (level + 1 == cluster.levels.size() || (around && around == group_of(to.devices, size))) {
-      const std::optional<size_t> source = group_of(from.devices, below), sink = group_of(to.devices, below);
-      if (!source || !sink || source == sink) return std::nullopt;
-      return LinkKey(level, *source, *sink);
-    }
-    below = size;
-  }
-  return std::nullopt;
+std::optional<ir::LinkId> common_link(const ir::Cluster& cluster, const ir::StageChoice& from,
+                                      const ir::StageChoice& to) {
+  if (cluster.levels.empty()) return std::nullopt;
+  const ir::DeviceId sender = from.devices.front(), receiver = to.devices.front();
+  const ir::LinkId link = cluster.link_between(sender, receiver);
+  if (link.from == link.to) return std::nullopt;  // one device
+  const auto begins_there = [&](ir::DeviceId device) { return cluster.link_between(device, receiver) == link; };
+  const auto ends_there = [&](ir::DeviceId device) { return cluster.link_between(sender, device) == link; };
+  const bool is_common = std::ranges::all_of(from.devices, begins_there) && std::ranges::all_of(to.devices, ends_there);
+  return is_common ? std::optional(link) : std::nullopt;
 }
 
 }  // namespace
@@ -88,19 +75,18 @@ BusyLink busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
       if (more > largest) std::tie(largest, from, to) = std::tuple(more, a, b);
     }
   };
-  std::map<LinkKey, Load> loads;
+  std::map<ir::LinkId, Load> loads;
   for (const ir::StageEdge& edge : graph.edges) {
     if (edge.batch != ir::BatchKind::kAxis) continue;
     const auto link = common_link(cluster, graph.stages[edge.from].choice, graph.stages[edge.to].choice);
     if (!link) continue;
-    const auto [level, source, sink] = *link;
     const double items = static_cast<double>(micro_batch_count(graph, edge.to));
     const double samples = static_cast<double>(graph.batch.count) / items;
     const auto seconds = [&](const ir::SampleFunction& bytes) {
-      return items * bytes.at(samples) / cluster.levels[level].bandwidth.count;
+      return items * bytes.at(samples) / cluster.levels[link->level].bandwidth.count;
     };
     loads[*link].add(seconds(edge.bytes), edge.from, edge.to);
-    if (edge.carries_gradient()) loads[{level, sink, source}].add(seconds(edge.gradient_bytes), edge.to, edge.from);
+    if (edge.carries_gradient()) loads[link->reversed()].add(seconds(edge.gradient_bytes), edge.to, edge.from);
   }
   BusyLink busiest;
   for (const auto& [key, load] : loads)

@@ -7,14 +7,15 @@
 
 namespace graphpipe::ir {
 
-const LinkLevel& Cluster::link(DeviceId a, DeviceId b) const {
+LinkId Cluster::link_between(DeviceId from, DeviceId to) const {
   GP_CHECK(!levels.empty());
-  GP_CHECK(a.index() < devices.size() && b.index() < devices.size());
-  for (const LinkLevel& level : levels) {
-    const size_t group = static_cast<size_t>(std::max(level.group, 1));
-    if (a.index() / group == b.index() / group) return level;
+  GP_CHECK(from.index() < devices.size() && to.index() < devices.size());
+  for (size_t level = 0, below = 1;; ++level) {
+    const auto group = static_cast<size_t>(std::max(levels[level].group, 1));
+    if (level + 1 == levels.size() || from.index() / group == to.index() / group)
+      return {.level = level, .from = from.index() / below, .to = to.index() / below};
+    below = group;
   }
-  return levels.back();
 }
 
 Cluster first_devices(Cluster cluster, int count) {

@@ -1,6 +1,7 @@
 #pragma once
 // The machines: devices with memory and rate, and levels of links between them.
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -59,13 +60,26 @@ struct RuntimeCosts {
   bool operator==(const RuntimeCosts&) const = default;
 };
 
+/// What carries messages from one group of the level below to another: they take turns. There is another one for the
+/// way back.
+struct LinkId {
+  size_t level = 0;
+  /// Numbers of the groups; devices themselves on the innermost level.
+  size_t from = 0, to = 0;
+  LinkId reversed() const { return {level, to, from}; }
+  auto operator<=>(const LinkId&) const = default;
+};
+
 struct Cluster {
   IdMap<DeviceId, Device> devices;
   std::vector<LinkLevel> levels;
   RuntimeCosts runtime;
 
-  /// The level that joins two different devices. Needs: the last level's group covers all devices.
-  const LinkLevel& link(DeviceId a, DeviceId b) const;
+  /// The link that messages from one device to another take. Needs: a level; the last one's group counts as holding
+  /// all devices.
+  LinkId link_between(DeviceId from, DeviceId to) const;
+  /// The level that joins two devices. Needs: the same.
+  const LinkLevel& link(DeviceId a, DeviceId b) const { return levels[link_between(a, b).level]; }
   bool operator==(const Cluster&) const = default;
 };
 

@@ -23,6 +23,22 @@ TEST_CASE("two devices talk over the innermost level that holds both") {
   CHECK(cluster.link(device(2), device(3)).group == 2);
 }
 
+TEST_CASE("a link leads from one group of the level below to another, and another one back") {
+  ir::Cluster cluster = ir::equal_devices(8);
+  for (const int group : {2, 4, 8}) cluster.levels.push_back({.group = group});
+  cluster.levels.erase(cluster.levels.begin());
+  const auto link = [&](size_t from, size_t to) { return cluster.link_between(device(from), device(to)); };
+  CHECK(link(2, 3) == ir::LinkId{.level = 0, .from = 2, .to = 3});
+  CHECK(link(1, 2) == ir::LinkId{.level = 1, .from = 0, .to = 1});
+  CHECK(link(3, 4) == ir::LinkId{.level = 2, .from = 0, .to = 1});
+  CHECK(link(0, 7) == link(3, 4));
+  CHECK(link(7, 0) == link(0, 7).reversed());
+  CHECK(link(7, 0) != link(0, 7));
+  // The last level holds all, whatever it says.
+  cluster.levels.pop_back();
+  CHECK(link(0, 7) == ir::LinkId{.level = 1, .from = 0, .to = 3});
+}
+
 TEST_CASE("an all-reduce costs what a ring costs over its slowest link, and the additions") {
   const ir::Cluster cluster = two_hosts();  // 10 GB/s of memory traffic
   const Bytes megabyte(1000000);
