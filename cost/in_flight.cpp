@@ -76,15 +76,16 @@ IdMap<StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<St
 
 InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
+  const double fastest = std::max(bottleneck_period(graph, cluster, costs), kMinSeconds);
   const auto at = [&](double period) {
     InFlightPlan result;
+    result.fastest = fastest;
     result.samples = in_flight_at(graph, costs, period);
     if (std::isfinite(period)) result.samples = raise_to_period(graph, costs, period, std::move(result.samples));
     result.period = period;
     result.fits = memory_shortfall(graph, cluster, result.samples) <= Bytes(0);
     return result;
   };
-  const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
   InFlightPlan best = at(fastest);
   if (best.fits) return best;
   // No cycle takes longer than all work of one round and all hops, so a longer period does not change the numbers.

@@ -18,6 +18,7 @@
 // Example: a feeds b, each 2 s a sample forward and backward, b = k = 1, T = 2 s. b: reach 1, n = 1, turnaround 1.
 // a: reach 1 + 1 = 2, n = 2. With messages of 0.5 s each way its reach is 2.5 and n = 3.
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -61,6 +62,9 @@ struct InFlightPlan {
   IdMap<ir::StageId, Samples> samples;
   /// The steady-state period, in seconds per sample, that the numbers sustain.
   double period = 0;
+  /// That which the stages and links would sustain if memory allowed it.
+  double fastest = 0;
+  double slowdown() const { return std::max(1.0, period / fastest); }
   /// Whether they fit the devices' memory.
   bool fits = true;
 };

@@ -21,13 +21,12 @@ double items_per_replica(const ir::StageGraph& graph, StageId stage) {
   return static_cast<double>(ceil_div(items, std::ssize(choice.devices)));
 }
 
-/// Seconds that the items of each stage take, or their messages.
+/// Seconds that the items of each stage take.
 IdMap<StageId, double> own_seconds(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                                    double slowdown) {
   IdMap<StageId, double> seconds;
   for (StageId stage : graph.stage_ids())
-    seconds.push_back(items_per_replica(graph, stage) * std::max(costs[stage].item(), costs[stage].messages) *
-                      slowdown);
+    seconds.push_back(items_per_replica(graph, stage) * costs[stage].item() * slowdown);
   return seconds;
 }
 
@@ -55,17 +54,43 @@ IdMap<StageId, double> finish_seconds(const ir::StageGraph& graph, const IdMap<S
   return reduce;
 }
 
-/// Seconds of a step that the busiest shared link carries messages from one stage to another.
-using PairSeconds = std::map<std::pair<StageId, StageId>, double>;
+/// What goes from one stage to another.
+struct Traffic {
+  /// Seconds of a step that the busiest of its links carries it.
+  double seconds = 0;
+  /// Seconds until what the sender has of a micro-batch is there.
+  double hop = 0;
+};
+using TrafficOfPairs = std::map<std::pair<StageId, StageId>, Traffic>;
 
-PairSeconds seconds_of_pairs(const std::vector<LinkLoad>& loads) {
-  PairSeconds longest;
-  for (const LinkLoad& load : loads) {
-    PairSeconds of_link;
-    for (const LinkLoad::Part& part : load.parts) of_link[{part.from, part.to}] += part.seconds;
-    for (const auto& [pair, seconds] : of_link) longest[pair] = std::max(longest[pair], seconds);
+/// The smaller of two stages' items, or of their micro-batches.
+Samples smaller_item(const ir::StageChoice& a, const ir::StageChoice& b) {
+  return std::min(a.item_samples(), b.item_samples());
+}
+
+TrafficOfPairs traffic_of_pairs(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                                const std::vector<LinkLoad>& loads) {
+  std::map<std::pair<StageId, StageId>, double> bytes;  // of an item
+  for (const ir::StageEdge& edge : graph.edges) {
+    const Samples item = smaller_item(graph.stages[edge.from].choice, graph.stages[edge.to].choice);
+    bytes[{edge.from, edge.to}] += edge.bytes.at(item);
+    bytes[{edge.to, edge.from}] += edge.gradient_bytes.at(item);
   }
-  return longest;
+  TrafficOfPairs result;
+  for (const LinkLoad& load : loads) {
+    std::map<std::pair<StageId, StageId>, double> of_link;
+    for (const LinkLoad::Part& part : load.parts) of_link[{part.from, part.to}] += part.seconds;
+    const ir::LinkLevel& level = cluster.levels[load.link.level];
+    for (const auto& [pair, seconds] : of_link) {
+      const auto items = std::max(micro_batch_count(graph, pair.first), micro_batch_count(graph, pair.second));
+      // All replicas may send over it at once.
+      const double item = std::max(bytes.at(pair) / level.bandwidth.count, seconds / static_cast<double>(items));
+      Traffic& traffic = result[pair];
+      traffic.seconds = std::max(traffic.seconds, seconds);
+      traffic.hop = std::max(traffic.hop, level.latency.count + item);
+    }
+  }
+  return result;
 }
 
 /// Seconds a sample at which outputs of stages, and gradients that go back through the stages above, can follow each
@@ -76,7 +101,7 @@ struct Pace {
 
 class Paces {
  public:
-  Paces(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs, PairSeconds pairs)
+  Paces(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs, TrafficOfPairs pairs)
       : batch_(static_cast<double>(graph.batch.count)), pairs_(std::move(pairs)) {
     for (StageId stage : graph.stage_ids()) {
       const auto samples = static_cast<double>(graph.stages[stage].choice.samples_of_turns());
@@ -91,19 +116,24 @@ class Paces {
   double down(const ir::StageEdge& edge) const { return std::max(paces_[edge.from].down, on_link(edge.from, edge.to)); }
   double up(const ir::StageEdge& edge) const { return std::max(paces_[edge.from].up, on_link(edge.to, edge.from)); }
 
+  double hop_down(const ir::StageEdge& edge) const { return traffic(edge.from, edge.to).hop; }
+  double hop_up(const ir::StageEdge& edge) const { return traffic(edge.to, edge.from).hop; }
+
  private:
-  double on_link(StageId from, StageId to) const {
+  Traffic traffic(StageId from, StageId to) const {
     const auto pair = pairs_.find({from, to});
-    return pair == pairs_.end() ? 0 : pair->second / batch_;
+    return pair == pairs_.end() ? Traffic() : pair->second;
   }
+  double on_link(StageId from, StageId to) const { return traffic(from, to).seconds / batch_; }
 
   double batch_;
-  PairSeconds pairs_;
+  TrafficOfPairs pairs_;
   IdMap<StageId, Pace> paces_;
 };
 
 /// The ramps, with `after` seconds following the last backward of each stage. `paces`: those at which the items of a
-/// stage follow each other where a reader needs several; null: each right after the one before.
+/// stage follow each other where a reader needs several, and hops from one stage to another; null: each item right
+/// after the one before, and the hops of the costs.
 IdMap<StageId, Ramps> ramps_with_ends(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
                                       const IdMap<StageId, int64_t>& items, const IdMap<StageId, double>& after,
                                       const Paces* paces) {
@@ -119,12 +149,14 @@ IdMap<StageId, Ramps> ramps_with_ends(const ir::StageGraph& graph, const IdMap<S
       down = std::max(down, samples * paces->down(edge));
       up = std::max(up, samples * paces->up(edge));
     }
+    const double hop_down = paces == nullptr ? from.hop_down : paces->hop_down(edge);
+    const double hop_up = paces == nullptr ? from.hop_up : paces->hop_up(edge);
     const auto more = static_cast<double>(needed - 1);
     const Ramps& above = result[edge.from];
     Ramps& below = result[edge.to];
-    below.head = std::max(below.head, above.head + from.forward + more * down + from.hop_down);
+    below.head = std::max(below.head, above.head + from.forward + more * down + hop_down);
     if (edge.gradient_count == 0) continue;
-    below.tail = std::max(below.tail, from.hop_up + from.backward() + more * up + above.tail);
+    below.tail = std::max(below.tail, hop_up + from.backward() + more * up + above.tail);
   }
   return result;
 }
@@ -161,24 +193,77 @@ std::map<ir::DeviceId, DeviceWork> works_of_devices(const ir::StageGraph& graph,
   return works;
 }
 
-/// When the first of a link's messages can be sent, at the earliest, which stage then has least to do after the last of
-/// them, and which message takes longest.
+/// When the first of a link's messages can be sent, at the earliest, the stage that has least to do after the last of
+/// them, its items for that one, and the message that takes longest.
 struct LinkPath {
-  double head = kInfinity;
+  double head = kInfinity, last_item = 0;
   StageId last;
   LinkLoad::Part largest;
 };
 
 LinkPath path_of(const LinkLoad& load, const IdMap<StageId, StageCost>& costs, const IdMap<StageId, Ramps>& paths) {
   LinkPath path;
+  double least = kInfinity;
   for (const LinkLoad::Part& part : load.parts) {
-    const StageCost& sender = costs[part.from];
+    const StageCost &sender = costs[part.from], &receiver = costs[part.to];
     path.head = std::min(path.head, paths[part.from].head + (part.is_gradient ? sender.item() : sender.forward));
-    if (!path.last.valid() || paths[part.to].tail < paths[path.last].tail) path.last = part.to;
+    const double item = part.is_gradient ? receiver.backward() : receiver.item();
+    if (item + paths[part.to].tail < least) {
+      least = item + paths[part.to].tail;
+      path.last_item = item;
+      path.last = part.to;
+    }
     if (part.seconds > path.largest.seconds) path.largest = part;
   }
   return path;
 }
+
+/// Of stages whose sums of gradients go over one link: the first to have its gradients, all sums, the shortest update.
+IterationTime one_ring_after_the_other(const std::vector<StageId>& stages, const IdMap<StageId, StageCost>& costs,
+                                       const IdMap<StageId, Ramps>& paths, const IdMap<StageId, double>& own) {
+  const auto end = [&](StageId stage) { return paths[stage].head + own[stage]; };
+  const StageId first = *std::ranges::min_element(stages, {}, end);
+  IterationTime time{.warm_up = paths[first].head, .steady = own[first], .update = kInfinity, .limiting = first};
+  for (const StageId stage : stages) {
+    time.reduce += costs[stage].all_reduce;
+    time.update = std::min(time.update, costs[stage].update);
+  }
+  return time;
+}
+
+/// The longest of the paths that are tried.
+class LongestPath {
+ public:
+  /// What follows the last item of each stage: all, with its sum of gradients, and with its update. They outlive it.
+  LongestPath(const IdMap<StageId, Ramps>& paths, const IdMap<StageId, Ramps>& reduced,
+              const IdMap<StageId, Ramps>& finished)
+      : paths_(paths), reduced_(reduced), finished_(finished) {}
+
+  bool take(const IterationTime& time) {
+    const bool is_longest = !longest_.limiting.valid() || time.total() > longest_.total();
+    if (is_longest) longest_ = time;
+    return is_longest;
+  }
+  bool take(StageId limiting, double head, double steady, StageId last, double last_item = 0) {
+    return take({.warm_up = head,
+                 .steady = steady,
+                 .drain = last_item + paths_[last].tail,
+                 .reduce = reduced_[last].tail - paths_[last].tail,
+                 .update = finished_[last].tail - reduced_[last].tail,
+                 .limiting = limiting});
+  }
+  void take_link(const LinkLoad& load, const LinkPath& path, double slowdown) {
+    if (!take(path.largest.from, path.head, slowdown * load.seconds, path.last, path.last_item)) return;
+    longest_.link_seconds = slowdown * load.seconds;
+    longest_.link_from = path.largest.from;
+    longest_.link_to = path.largest.to;
+  }
+  IterationTime result() const { return longest_; }
+
+ private:
+  const IdMap<StageId, Ramps>&paths_, &reduced_, &finished_;
+  IterationTime longest_;
+};
 
 }  // namespace
 
@@ -186,8 +271,8 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
   IdMap<StageId, int64_t> items(graph.stages.size());
   for (StageId stage : graph.stage_ids()) items[stage] = graph.stages[stage].choice.micro_batch.count;
-  const std::vector<LinkLoad> loads = shared_link_loads(graph, cluster);
-  const Paces paces(graph, costs, seconds_of_pairs(loads));
+  const std::vector<LinkLoad> loads = link_loads(graph, cluster);
+  const Paces paces(graph, costs, traffic_of_pairs(graph, cluster, loads));
   const auto ramps_to = [&](const IdMap<StageId, double>& after) {
     return ramps_with_ends(graph, costs, items, after, &paces);
   };
@@ -197,39 +282,25 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, Ramps> finished = ramps_to(finish_seconds(graph, costs, reduce));
   const InFlightPlan in_flight_plan = in_flight(graph, cluster);
   // With too few samples in flight, the bottleneck slows down to the period that they sustain.
-  const double slowdown = in_flight_plan.period / std::max(bottleneck_period(graph, costs), kMinSeconds);
-  const IdMap<StageId, double> own = own_seconds(graph, costs, std::max(slowdown, 1.0));
-  IterationTime longest;
-  const auto try_path = [&](StageId limiting, double head, double steady, StageId last) {
-    const IterationTime time{.warm_up = head,
-                             .steady = steady,
-                             .drain = paths[last].tail,
-                             .reduce = reduced[last].tail - paths[last].tail,
-                             .update = finished[last].tail - reduced[last].tail,
-                             .limiting = limiting};
-    const bool is_longest = !longest.limiting.valid() || time.total() > longest.total();
-    if (is_longest) longest = time;
-    return is_longest;
-  };
-  for (StageId stage : graph.stage_ids()) try_path(stage, paths[stage].head, own[stage], stage);
+  const double slowdown = in_flight_plan.slowdown();
+  const IdMap<StageId, double> own = own_seconds(graph, costs, slowdown);
+  LongestPath longest(paths, reduced, finished);
+  for (StageId stage : graph.stage_ids()) longest.take(stage, paths[stage].head, own[stage], stage);
   DeviceWork busiest;
   for (const auto& [device, work] : works_of_devices(graph, own, finished)) {
     // A device works for all of its stages, from the first that may start to the last.
-    if (work.stages > 1) try_path(work.heaviest, paths[work.first].head, work.seconds, work.last);
+    if (work.stages > 1) longest.take(work.heaviest, paths[work.first].head, work.seconds, work.last);
     if (busiest.stages == 0 || work.seconds > busiest.seconds) busiest = work;
   }
-  for (const LinkLoad& load : loads) {
-    const LinkPath path = path_of(load, costs, paths);
-    if (!try_path(path.largest.from, path.head, load.seconds, path.last)) continue;
-    longest.link_seconds = load.seconds;
-    longest.link_from = path.largest.from;
-    longest.link_to = path.largest.to;
-  }
-  longest.busiest = busiest.heaviest;
-  longest.busiest_seconds = busiest.seconds;
-  longest.fits = in_flight_plan.fits;
-  longest.slowed_by_memory = slowdown > 1 + 1e-6;
-  return longest;
+  for (const auto& [link, stages] : shared_rings(graph, cluster))
+    longest.take(one_ring_after_the_other(stages, costs, paths, own));
+  for (const LinkLoad& load : loads) longest.take_link(load, path_of(load, costs, paths), slowdown);
+  IterationTime time = longest.result();
+  time.busiest = busiest.heaviest;
+  time.busiest_seconds = busiest.seconds;
+  time.fits = in_flight_plan.fits;
+  time.slowed_by_memory = slowdown > 1 + 1e-6;
+  return time;
 }
 
 }  // namespace graphpipe::cost

@@ -5,7 +5,7 @@
 // Example: a feeds b, forward and backward 1 s each, four micro-batches. b starts after 1 s and works 4 * 2 s, and a's
 // last backward takes 1 s more: 10 s.
 //
-// A link that several pairs of devices share, such as that between two hosts, carries all of their messages, after the
+// A link (ir::LinkId) carries all of its messages, those of all replicas where it joins two hosts, after the
 // first that can be sent and before what follows the last.
 //
 // A device with several stages works for all of them, after the first that can start and before what follows the last.

@@ -68,7 +68,7 @@ std::string more_micro_batches(const ir::StageGraph& graph, StageId id) {
 /// Bytes that the fullest device lacks for the in-flight numbers at which the bottleneck never waits.
 Bytes lacking_for_full_speed(const ir::StageGraph& graph, const ir::Cluster& cluster,
                              const IdMap<StageId, StageCost>& costs) {
-  const double fastest = std::max(bottleneck_period(graph, costs), std::numeric_limits<double>::min());
+  const double fastest = std::max(bottleneck_period(graph, cluster, costs), std::numeric_limits<double>::min());
   return memory_shortfall(graph, cluster, in_flight_at(graph, costs, fastest));
 }
 
@@ -87,12 +87,7 @@ StageId heaviest_beside(const ir::StageGraph& graph, const IdMap<StageId, StageC
 Limit steady_limit(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs,
                    StageId limiting, double share, bool takes_replicas) {
   const StageId stage = heaviest_beside(graph, costs, limiting);
-  const StageCost& cost = costs[stage];
   const std::string of_step = text(stage_words(graph, stage), ", ", percent(share), " % of the step");
-  if (cost.messages > cost.item())
-    return {LimitKind::kLink, stage, share,
-            text("the messages of ", of_step, "; they take ", cost.messages / cost.item(),
-                 " times its compute: a faster link, or a cut where less crosses, would lift it")};
   if (graph.one_sample)
     return {LimitKind::kMixing, stage, share,
             text("the work of ", of_step,
@@ -189,7 +184,7 @@ Limit limit_of(const ir::StageGraph& graph, const ir::Cluster& given, double ste
                  " % of the step beyond what the plan needs: another policy (--policy auto tries all) or "
                  "smaller micro-batches would lift it")};
   }
-  const double slowdown = in_flight(graph, cluster).period / std::max(bottleneck_period(graph, costs), kMinSeconds);
+  const double slowdown = in_flight(graph, cluster).slowdown();
   if (slowdown > kNoticeable) {
     const double share = time.busiest_seconds * (1 - 1 / slowdown) / total;
     return {LimitKind::kMemory, time.busiest, share,

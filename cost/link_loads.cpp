@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <utility>
 
 #include "support/integer_math.h"
 
@@ -14,22 +14,8 @@ namespace {
 using ir::DeviceId;
 using ir::StageChoice;
 
-/// Level, and the groups of the level below that the link leads from and to.
-using LinkKey = std::tuple<size_t, size_t, size_t>;
-
 /// Beyond so many parts of samples with one sender and one receiver, all replicas count as sending to all.
 constexpr int64_t kMaxParts = 1024;
-
-/// The link between two devices. Needs: the last level holds both.
-LinkKey link_between(const ir::Cluster& cluster, DeviceId a, DeviceId b) {
-  size_t below = 1, level = 0;
-  for (;; ++level) {
-    const auto size = static_cast<size_t>(std::max(1, cluster.levels[level].group));
-    if (level + 1 == cluster.levels.size() || a.index() / size == b.index() / size) break;
-    below = size;
-  }
-  return {level, a.index() / below, b.index() / below};
-}
 
 /// The replica that has this sample of a step, and the end of its share.
 struct Share {
@@ -59,60 +45,81 @@ void for_each_link(const ir::Cluster& cluster, const StageChoice& from, const St
   if (parts_of(from) + parts_of(to) > kMaxParts) {
     const double share = 1 / static_cast<double>(from.devices.size() * to.devices.size());
     for (const DeviceId a : from.devices)
-      for (const DeviceId b : to.devices) add(link_between(cluster, a, b), share);
+      for (const DeviceId b : to.devices) add(cluster.link_between(a, b), share);
     return;
   }
   for (int64_t sample = 0; sample < period;) {
     const Share sender = share_at(from, batch, sample), receiver = share_at(to, batch, sample);
     const int64_t end = std::min({sender.end, receiver.end, period});
     const double share = static_cast<double>(end - sample) / static_cast<double>(period);
-    add(link_between(cluster, from.devices[sender.replica], to.devices[receiver.replica]), share);
+    add(cluster.link_between(from.devices[sender.replica], to.devices[receiver.replica]), share);
     sample = end;
   }
 }
 
-/// Whether all messages between these devices stay within one group of the innermost level.
-bool are_neighbours(const ir::Cluster& cluster, const StageChoice& a, const StageChoice& b) {
-  const auto size = static_cast<size_t>(std::max(1, cluster.levels.front().group));
-  const size_t group = a.devices.front().index() / size;
-  const auto is_there = [&](DeviceId device) { return device.index() / size == group; };
-  return std::ranges::all_of(a.devices, is_there) && std::ranges::all_of(b.devices, is_there);
+/// The links from the one stage's devices to the other's and the share of all samples that each carries.
+std::map<ir::LinkId, double> shares_of_links(const ir::Cluster& cluster, const StageChoice& from, const StageChoice& to,
+                                             int64_t batch) {
+  std::map<ir::LinkId, double> shares;
+  for_each_link(cluster, from, to, batch, [&](const ir::LinkId& link, double share) {
+    if (link.from != link.to) shares[link] += share;  // else both are on one device
+  });
+  return shares;
 }
 
 }  // namespace
 
-std::vector<LinkLoad> shared_link_loads(const ir::StageGraph& graph, const ir::Cluster& cluster) {
-  if (cluster.levels.size() < 2) return {};
-  std::map<LinkKey, LinkLoad> loads;
-  const auto add = [&](const LinkKey& key, const LinkLoad::Part& part) {
+std::vector<LinkLoad> link_loads(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  if (cluster.levels.empty()) return {};
+  std::map<ir::LinkId, LinkLoad> loads;
+  const auto add = [&](const ir::LinkId& link, const LinkLoad::Part& part) {
     if (part.seconds <= 0) return;
-    loads[key].seconds += part.seconds;
-    loads[key].parts.push_back(part);
+    LinkLoad& load = loads[link];
+    load.link = link;
+    load.seconds += part.seconds;
+    load.parts.push_back(part);
   };
+  // Those of the edge before: all edges between two stages follow each other.
+  std::map<ir::LinkId, double> shares;
+  std::pair<ir::StageId, ir::StageId> ends;
   for (const ir::StageEdge& edge : graph.edges) {
     if (edge.batch != ir::BatchKind::kAxis) continue;
-    const StageChoice &from = graph.stages[edge.from].choice, &to = graph.stages[edge.to].choice;
-    if (are_neighbours(cluster, from, to)) continue;
+    if (std::exchange(ends, {edge.from, edge.to}) != ends)
+      shares =
+          shares_of_links(cluster, graph.stages[edge.from].choice, graph.stages[edge.to].choice, graph.batch.count);
     const double items = static_cast<double>(micro_batch_count(graph, edge.to));
     const double samples = static_cast<double>(graph.batch.count) / items;
-    std::map<LinkKey, double> shares;
-    for_each_link(cluster, from, to, graph.batch.count,
-                  [&](const LinkKey& key, double share) { shares[key] += share; });
-    for (const auto& [key, share] : shares) {
-      const auto [level, source, sink] = key;
-      if (level == 0) continue;
-      const double seconds = share * items / cluster.levels[level].bandwidth.count;
-      add(key, {.from = edge.from, .to = edge.to, .seconds = seconds * edge.bytes.at(samples)});
+    for (const auto& [link, share] : shares) {
+      const double seconds = share * items / cluster.levels[link.level].bandwidth.count;
+      add(link, {.from = edge.from, .to = edge.to, .seconds = seconds * edge.bytes.at(samples)});
       if (edge.carries_gradient())
-        add({level, sink, source}, {.from = edge.to,
-                                    .to = edge.from,
-                                    .is_gradient = true,
-                                    .seconds = seconds * edge.gradient_bytes.at(samples)});
+        add(link.reversed(), {.from = edge.to,
+                              .to = edge.from,
+                              .is_gradient = true,
+                              .seconds = seconds * edge.gradient_bytes.at(samples)});
     }
   }
   std::vector<LinkLoad> result;
-  for (auto& [key, load] : loads) result.push_back(std::move(load));
+  for (auto& [link, load] : loads) result.push_back(std::move(load));
   return result;
+}
+
+std::map<ir::LinkId, std::vector<ir::StageId>> shared_rings(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+  std::map<ir::LinkId, std::vector<ir::StageId>> rings;
+  if (cluster.levels.size() < 2) return rings;
+  for (const ir::StageId stage : graph.stage_ids()) {
+    if (!graph.stages[stage].is_trained()) continue;
+    std::vector<DeviceId> ring = graph.stages[stage].choice.devices;
+    std::ranges::sort(ring);
+    for (size_t i = 0; i < ring.size(); ++i) {
+      const ir::LinkId link = cluster.link_between(ring[i], ring[(i + 1) % ring.size()]);
+      if (link.level == 0) continue;
+      std::vector<ir::StageId>& stages = rings[link];
+      if (stages.empty() || stages.back() != stage) stages.push_back(stage);
+    }
+  }
+  std::erase_if(rings, [](const auto& ring) { return ring.second.size() < 2; });
+  return rings;
 }
 
 }  // namespace graphpipe::cost

@@ -1,10 +1,11 @@
 #pragma once
-// What the links between groups of devices, such as hosts, carry in a step: all messages from one group to another
-// share one link, whichever replicas they join.
+// What the links of a cluster carry in a step: those of the innermost level from one device to another, further out all
+// messages from one group, such as a host, to another, whichever replicas they join.
 //
 // Example: hosts of two devices, a stage on the devices of the first, its reader on those of the second. A micro-batch
 // of 8 MB goes over the one link between them, though each replica sends 4 MB to one of the reader's.
 
+#include <map>
 #include <vector>
 
 #include "ir/cluster.h"
@@ -12,8 +13,8 @@
 
 namespace graphpipe::cost {
 
-/// A link between two groups of a level of the cluster, in one direction.
 struct LinkLoad {
+  ir::LinkId link;
   /// That its messages occupy it in a step.
   double seconds = 0;
   /// Messages of one pair of stages. Gradients go from the reader to the stage that it reads from.
@@ -25,9 +26,12 @@ struct LinkLoad {
   std::vector<Part> parts;
 };
 
-/// Those of all links that several pairs of devices share and that carry anything: links of the innermost level join
-/// single devices, whose messages StageCost::messages counts. Replicas have the samples that ir::item_range gives them.
-/// The order is that of the levels and groups.
-std::vector<LinkLoad> shared_link_loads(const ir::StageGraph& graph, const ir::Cluster& cluster);
+/// Those of all links that carry anything. Replicas have the samples that ir::item_range gives them. The order is that
+/// of the links.
+std::vector<LinkLoad> link_loads(const ir::StageGraph& graph, const ir::Cluster& cluster);
+
+/// The links between groups of devices that several stages sum gradients over, as rings from each of their devices to
+/// the next one, with these stages: their sums take turns.
+std::map<ir::LinkId, std::vector<ir::StageId>> shared_rings(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
 }  // namespace graphpipe::cost

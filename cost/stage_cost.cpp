@@ -1,5 +1,6 @@
 #include "cost/stage_cost.h"
 
+#include "cost/link_loads.h"
 #include "cost/update_time.h"
 
 namespace graphpipe::cost {
@@ -123,8 +124,12 @@ IdMap<StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Clu
   return costs;
 }
 
-double bottleneck_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs) {
-  return largest_device_sum(graph, [&](StageId stage) { return costs[stage].period(); });
+double bottleneck_period(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                         const IdMap<StageId, StageCost>& costs) {
+  double longest = largest_device_sum(graph, [&](StageId stage) { return costs[stage].compute_per_sample(); });
+  for (const LinkLoad& load : link_loads(graph, cluster))
+    longest = std::max(longest, load.seconds / static_cast<double>(graph.batch.count));
+  return longest;
 }
 
 double bottleneck_time_per_sample(const ir::StageGraph& graph, const ir::Cluster& cluster) {

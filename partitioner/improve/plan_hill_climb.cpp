@@ -418,10 +418,7 @@ class HillClimb {
     return false;
   }
 
-  bool is_short_of_memory() const {
-    const auto costs = cost::stage_costs(best_.stages, cluster_);
-    return cost::in_flight(best_.stages, cluster_).period > 1.001 * cost::bottleneck_period(best_.stages, costs);
-  }
+  bool is_short_of_memory() const { return cost::in_flight(best_.stages, cluster_).slowdown() > 1.001; }
 
   // --- Places ---
 

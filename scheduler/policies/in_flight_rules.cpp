@@ -11,7 +11,8 @@
 namespace graphpipe::scheduler {
 
 double attainable_period(const PolicyRequest& request) {
-  const double period = cost::bottleneck_period(request.graph, cost::stage_costs(request.graph, request.cluster));
+  const auto costs = cost::stage_costs(request.graph, request.cluster);
+  const double period = cost::bottleneck_period(request.graph, request.cluster, costs);
   return std::max(period, std::numeric_limits<double>::min());
 }
 

@@ -163,7 +163,7 @@ TEST_CASE("memory limits where fewer samples fit than the bottleneck needs, and 
   ir::Cluster cluster = ir::equal_devices(4);
   cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e18)}};
   const auto costs = stage_costs(plan, cluster);
-  const auto full = in_flight_at(plan, costs, bottleneck_period(plan, costs));
+  const auto full = in_flight_at(plan, costs, bottleneck_period(plan, cluster, costs));
   const auto peaks = peak_memory(plan, cluster, full);
   const Bytes needed = *std::max_element(peaks.begin(), peaks.end());
   for (ir::Device& device : cluster.devices) device.memory = needed - Bytes(2 << 20);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "cost/iteration_time.h"
@@ -32,14 +33,25 @@ ir::Assignment random_assignment(tests::Dice& dice, const ir::PlanGraph& graph, 
   return assignment;
 }
 
+/// Hosts of two of the devices where a bandwidth between hosts is given; else all are alike.
+ir::Cluster cluster_of(size_t devices, std::optional<double> between_hosts) {
+  ir::Cluster cluster = ir::equal_devices(static_cast<int>(devices));
+  if (!between_hosts) return cluster;
+  cluster.levels = {{.group = 2, .latency = Seconds(1e-5), .bandwidth = BytesPerSecond(300e9)},
+                    {.group = static_cast<int>(devices + devices % 2),
+                     .latency = Seconds(2e-5),
+                     .bandwidth = BytesPerSecond(*between_hosts)}};
+  return cluster;
+}
+
 /// Of random plans, the closed form over the simulated step, ascending.
-std::vector<double> ratios_of_random_plans(size_t plans) {
+std::vector<double> ratios_of_random_plans(size_t plans, std::optional<double> between_hosts = {}) {
   std::vector<double> ratios;
   for (uint64_t seed = 0; ratios.size() < plans; ++seed) {
     tests::Dice dice(seed);
     const ir::PlanGraph graph = tests::random_sp_graph(seed, 4 + dice.below(6), Samples(32));
-    const size_t devices = 1 + dice.below(4);
-    const ir::Cluster cluster = ir::equal_devices(static_cast<int>(devices));
+    const size_t devices = between_hosts ? 3 + dice.below(6) : 1 + dice.below(4);
+    const ir::Cluster cluster = cluster_of(devices, between_hosts);
     ir::Assignment assignment = random_assignment(dice, graph, devices);
     const auto stages = build_stage_graph(graph, assignment);
     if (!stages) continue;  // stages that wait for each other
@@ -61,4 +73,18 @@ TEST_CASE("the closed form of a step is that of its simulation for most plans, o
   CHECK(quantile(0.5) == doctest::Approx(1).epsilon(1e-3));
   CHECK(quantile(0.95) < 1.05);
   CHECK(ratios.back() < 1.5);
+}
+
+TEST_CASE("the closed form counts each way of a link between hosts by itself, as the simulator does") {
+  // Items take seconds for each sample, and messages bytes: at a tenth of a byte a second the links decide.
+  for (const double bandwidth : {10.0, 1.0, 0.1}) {
+    CAPTURE(bandwidth);
+    const std::vector<double> ratios = ratios_of_random_plans(250, bandwidth);
+    const auto quantile = [&](double part) { return ratios[static_cast<size_t>(part * double(ratios.size() - 1))]; };
+    CHECK(quantile(0.05) > 0.5);
+    CHECK(quantile(0.5) > 0.8);
+    CHECK(quantile(0.5) < 1 + 1e-3);
+    CHECK(quantile(0.95) < 1.06);
+    CHECK(ratios.back() < 1.5);
+  }
 }

@@ -79,7 +79,7 @@ TEST_CASE("the in-flight rule with its cycles sustains the attainable period on 
     const double latencies[] = {0, 0.5, 1, 2};
     const ir::Cluster cluster = standalone_cluster(static_cast<int>(graph.stages.size()), latencies[seed % 4]);
     const auto costs = cost::stage_costs(graph, cluster);
-    const double period = cost::bottleneck_period(graph, costs);
+    const double period = cost::bottleneck_period(graph, cluster, costs);
     const cost::InFlightPlan numbers = cost::in_flight(graph, cluster);
     REQUIRE(cost::has_cycle_form(graph));
     CHECK(cost::cycle_period(graph, costs, numbers.samples) == doctest::Approx(period));
@@ -101,7 +101,7 @@ TEST_CASE("where cycles over several forks and joins are longer than the period,
     const ir::Cluster cluster =
         standalone_cluster(static_cast<int>(graph.stages.size()), 0.25 * static_cast<double>(seed % 9));
     const auto costs = cost::stage_costs(graph, cluster);
-    const double period = cost::bottleneck_period(graph, costs);
+    const double period = cost::bottleneck_period(graph, cluster, costs);
     const IdMap<StageId, Samples> rule = cost::in_flight_at(graph, costs, period);
     const IdMap<StageId, Samples> numbers = cost::raise_to_period(graph, costs, period, rule);
     CHECK(cost::cycle_period(graph, costs, numbers) == doctest::Approx(period));
