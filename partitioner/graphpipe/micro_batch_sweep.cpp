@@ -94,9 +94,9 @@ class Task {
     std::vector<std::unique_ptr<StageEvaluator>> owned;
     std::vector<StageEvaluator*> evaluators;
     for (const auto& [size, k] : sizes) {
-      owned.push_back(
-          std::make_unique<StageEvaluator>(*request_.graph, *request_.cluster, size, k, budget_.largest_replication,
-                                           evaluator_options(request_, options_.recompute, options_.counts_updates)));
+      owned.push_back(std::make_unique<StageEvaluator>(
+          *request_.graph, *request_.cluster, size, k, budget_.largest_replication,
+          evaluator_options(request_, options_.recompute, options_.counts_updates, options_.level)));
       evaluators.push_back(owned.back().get());
     }
     for (const double memory : memories_) {

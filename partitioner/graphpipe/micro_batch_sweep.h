@@ -19,6 +19,8 @@ struct SweepOptions {
   std::vector<double> slacks = {1.05, 1.15, 1.3, 1.6};
   /// The time per sample has a share of the update of the weights, as of the all-reduce; not in the paper.
   bool counts_updates = false;
+  /// The level of links that messages between stages are priced at; the outermost where there are fewer.
+  size_t level = std::numeric_limits<size_t>::max();
 };
 
 /// Adds what the searches find to `found`, the same whatever the number of threads, unless the deadline passes.

@@ -1,9 +1,14 @@
 #include "partitioner/graphpipe/planner.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
+#include "cost/lower_bound.h"
 #include "cost/update_time.h"
+#include "partitioner/auto/planner.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
+#include "partitioner/heterogeneous/device_order.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
@@ -31,15 +36,15 @@ bool updates_matter(const PlanRequest& request, double step) {
 }
 
 /// Over the graph's tree, or over the line of its nodes.
-void search_over(const PlanRequest& request, bool line, Deadline& deadline, Candidates& found) {
+void search_over(const PlanRequest& request, bool line, size_t level, Deadline& deadline, Candidates& found) {
   // Where memory is tight, the in-flight numbers have to be searched too, and that takes a smaller graph.
   for (size_t parts : {parts_for(*request.cluster), size_t{48}}) {
     const SearchGraph graph = search_graph(*request.graph, parts);
     const PlanRequest small = small_request(request, graph.small.graph);
     Candidates small_found(small);
-    search_spaces(small, spaces_of(graph, line), {}, deadline, small_found);
+    search_spaces(small, spaces_of(graph, line), {.level = level}, deadline, small_found);
     if (updates_matter(small, small_found.min_step()))
-      search_spaces(small, spaces_of(graph, line), {.counts_updates = true}, deadline, small_found);
+      search_spaces(small, spaces_of(graph, line), {.counts_updates = true, .level = level}, deadline, small_found);
     const bool is_exact = graph.small.members.size() == group_nodes(*request.graph).nodes.size();
     for (const PlanCandidate& candidate :
          small_found.best(is_exact ? std::numeric_limits<size_t>::max() : kMaxExpanded))
@@ -49,17 +54,93 @@ void search_over(const PlanRequest& request, bool line, Deadline& deadline, Cand
   }
 }
 
-Result<PlanAnswer> search(const PlanRequest& request, bool line) {
-  const Stopwatch watch;
-  GP_TRY_VOID(device_budget(request));
-  Deadline deadline(request.time_limit, request.cancel);
-  Candidates found(request);
-  search_over(request, line, deadline, found);
-  // Stages of a line may take parts of any branches, and fit where those of the tree do not.
-  const bool needs_line = !line && !request.beside_sequential && found.best(1).empty();
-  if (needs_line && !deadline.passed()) search_over(request, true, deadline, found);
-  return found.answer(!deadline.passed(), watch.seconds());
+/// The best plans with their stages on other devices.
+Candidates placed_otherwise(const PlanRequest& request, const std::vector<PlanCandidate>& plans) {
+  Candidates placed(request);
+  for (const PlanCandidate& plan : plans) {
+    ir::Assignment assignment = plan.assignment;
+    const auto stages = build_stage_graph(*request.graph, assignment);
+    if (!stages.ok()) continue;
+    for (const ir::Assignment& other : other_placements(*request.graph, *request.cluster, *stages, assignment))
+      placed.add(other);
+  }
+  return placed;
 }
+
+/// Numbers of devices that fill groups of the inner levels and leave others out, descending.
+std::vector<int> counts_of_whole_groups(const ir::Cluster& cluster) {
+  std::set<int, std::greater<>> counts;
+  const int all = static_cast<int>(cluster.devices.size());
+  for (size_t level = 0; level + 1 < cluster.levels.size(); ++level)
+    for (int count = std::max(1, cluster.levels[level].group); count < all; count *= 2) counts.insert(count);
+  return {counts.begin(), counts.end()};
+}
+
+/// The search of `graphpipe` or, over a line, of `sequential`. It decides where stages begin before it knows on which
+/// devices they lie, and asks for the smallest bottleneck. So it is asked once for each level of links, as if all
+/// messages between stages took that one, and with hosts left out, whose links may cost more than their devices save;
+/// the simulator, in which each message takes its own link, has the last word.
+class Search {
+ public:
+  Search(const PlanRequest& request, bool line)
+      : request_(request), line_(line), deadline_(request.time_limit, request.cancel) {}
+
+  Result<PlanAnswer> run() {
+    GP_TRY_VOID(device_budget(request_));
+    on(*request_.cluster);
+    if (best_ && !request_.beside_sequential) on_fewer_devices();
+    if (!best_) return refusals_;
+    best_->bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
+    best_->complete = best_->complete && !deadline_.passed();
+    best_->search_seconds = watch_.seconds();
+    return std::move(*best_);
+  }
+
+ private:
+  static constexpr size_t kMaxPlacedOtherwise = 8;
+
+  void on(const ir::Cluster& cluster) {
+    // The outermost level first: it is the one that the paper has.
+    for (size_t level = cluster.levels.size(); level-- > 0;)
+      if (!best_ || !deadline_.passed()) at_level(cluster, level);
+  }
+
+  void at_level(const ir::Cluster& cluster, size_t level) {
+    PlanRequest rest = request_;
+    rest.cluster = &cluster;
+    if (best_) rest.known_step = std::min(rest.known_step, best_->candidates.front().step_seconds);
+    Candidates found(rest);
+    search_over(rest, line_, level, deadline_, found);
+    // Stages of a line may take parts of any branches, and fit where those of the tree do not.
+    const bool needs_line = !line_ && !request_.beside_sequential && found.best(1).empty();
+    if (needs_line && !deadline_.passed()) search_over(rest, true, level, deadline_, found);
+    const std::vector<PlanCandidate> plans = found.best(kMaxPlacedOtherwise);
+    take(found.answer(!deadline_.passed(), 0));
+    if (cluster.levels.size() > 1 && !plans.empty() && request_.replicas.empty() && !deadline_.passed())
+      take(placed_otherwise(rest, plans).answer(true, 0));
+  }
+
+  void on_fewer_devices() {
+    if (!request_.replicas.empty() || devices_differ(*request_.graph, *request_.cluster)) return;
+    for (const int count : counts_of_whole_groups(*request_.cluster)) {
+      if (deadline_.passed() || count < request_.stages.value_or(0)) return;
+      const ir::Cluster part = ir::first_devices(*request_.cluster, count);
+      if (min_step_of_plans(request_, part) < best_->candidates.front().step_seconds) on(part);
+    }
+  }
+
+  void take(Result<PlanAnswer> answer) {
+    if (answer.ok()) merge_answers(best_, std::move(*answer));
+    else if (refusals_.empty()) refusals_ = answer.problems();
+  }
+
+  const PlanRequest& request_;
+  const bool line_;
+  const Stopwatch watch_;
+  Deadline deadline_;
+  std::optional<PlanAnswer> best_;
+  Diagnostics refusals_;
+};
 
 }  // namespace
 
@@ -101,8 +182,8 @@ void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir
   candidates.add(stages);
 }
 
-Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search(request, false); }
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return Search(request, false).run(); }
 
-Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return search(request, true); }
+Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return Search(request, true).run(); }
 
 }  // namespace graphpipe::partitioner

@@ -46,12 +46,13 @@ double message_seconds(const ir::LinkLevel& link, double bytes) {
 
 }  // namespace
 
-EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates) {
+EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates, size_t level) {
   const bool asked = request.recompute == Recompute::kAlways;
   return {.keep = !asked,
           .recompute = asked || (may_recompute && request.recompute == Recompute::kAuto),
           .shard_optimizer_state = request.shard_optimizer_state,
-          .counts_updates = counts_updates};
+          .counts_updates = counts_updates,
+          .level = level};
 }
 
 StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples micro_batch, int k,
@@ -143,7 +144,7 @@ void StageEvaluator::price_nodes() {
 }
 
 void StageEvaluator::price_values() {
-  const ir::LinkLevel& link = cluster_.levels.back();
+  const ir::LinkLevel& link = boundary_link();
   for (PlanValueId id : graph_.value_ids()) {
     const ir::PlanValue& value = graph_.values[id];
     fill(value_bytes_, id.index(), [&](double n) { return value.bytes.at(n); });
@@ -249,7 +250,7 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
   const double *bytes = value_bytes_.row(row), *seconds = value_seconds_.row(row);
   const double *up = value_gradient_bytes_.row(row), *up_seconds = value_gradient_seconds_.row(row);
   const double back = at.gradient ? sign : 0, out = at.out ? 1 : 0;
-  const double per_byte = 1 / cluster_.levels.back().bandwidth.count;
+  const double per_byte = 1 / boundary_link().bandwidth.count;
   for (size_t i = 0; i < columns_; ++i) {
     messages_[i] += (sign * bytes[i] + back * up[i]) * per_byte;
     hops_[i] += out * (sign * seconds[i] + back * up_seconds[i]);

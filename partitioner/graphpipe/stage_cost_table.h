@@ -1,9 +1,11 @@
 #pragma once
 // What a set of nodes costs as one stage, for every replica count: an incremental evaluator for the inner loop of the
 // planners. It says what cost/stage_cost.h and cost/memory.h say of the finished plan, under two assumptions that hold
-// on clusters of one level: transfers use the outermost link, an all-reduce the innermost that holds the replicas.
+// on clusters of one level: transfers use the link of one given level, an all-reduce the innermost that holds the
+// replicas.
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -46,10 +48,13 @@ struct EvaluatorOptions {
   bool shard_optimizer_state = false;
   /// Times per sample have a share of the update.
   bool counts_updates = false;
+  /// The level of links that messages between stages are priced at; the outermost where there are fewer.
+  size_t level = std::numeric_limits<size_t>::max();
 };
 
 /// Those of a request; `may_recompute` says whether a planner recomputes where the request leaves it to it.
-EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates = false);
+EvaluatorOptions evaluator_options(const PlanRequest& request, bool may_recompute, bool counts_updates = false,
+                                   size_t level = std::numeric_limits<size_t>::max());
 
 class StageEvaluator {
  public:
@@ -121,6 +126,9 @@ class StageEvaluator {
   void price_counts();
   void price_nodes();
   void price_values();
+  const ir::LinkLevel& boundary_link() const {
+    return cluster_.levels[std::min(options_.level, cluster_.levels.size() - 1)];
+  }
 
   /// The column of the tables for the stage so far and this replica count, and the samples of its micro-batch.
   size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ + index : index; }

@@ -1,0 +1,58 @@
+// Planners on machines of several hosts, between which links are slower than inside.
+
+#include <doctest/doctest.h>
+
+#include "partitioner/planner.h"
+#include "tests/support/random_plan_graphs.h"
+
+using namespace graphpipe;
+using namespace graphpipe::partitioner;
+
+namespace {
+
+/// Hosts of four devices.
+ir::Cluster hosts(int count, double between_hosts) {
+  ir::Cluster cluster = ir::equal_devices(4 * count);
+  cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e9)},
+                    {.group = 4 * count, .latency = Seconds(0), .bandwidth = BytesPerSecond(between_hosts)}};
+  return cluster;
+}
+
+double step_of(std::string_view planner, const ir::PlanGraph& graph, const ir::Cluster& cluster) {
+  const auto answer = plan(planner, {.graph = &graph, .cluster = &cluster});  // checked by check_plan inside
+  REQUIRE(answer.ok());
+  return answer->candidates.front().step_seconds;
+}
+
+constexpr const char* kSearches[] = {"graphpipe", "sequential"};
+
+}  // namespace
+
+TEST_CASE("stages of one host are cut where the links inside allow it, whatever those between hosts do") {
+  // Eight nodes of 3 s a sample for each of eight devices; only the fourth sends little enough to leave its host.
+  std::vector<std::vector<size_t>> predecessors(8);
+  std::vector<tests::NodePrice> prices;
+  for (size_t i = 0; i < predecessors.size(); ++i) {
+    if (i > 0) predecessors[i] = {i - 1};
+    prices.push_back({.seconds = 1, .bytes = i == 3 ? 1.0 : 1000.0, .weight_bytes = 1'000'000});
+  }
+  const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
+  for (const char* name : kSearches) {
+    CAPTURE(name);
+    CHECK(step_of(name, graph, hosts(2, 100)) == doctest::Approx(3 * (64 + 7)).epsilon(0.02));
+  }
+}
+
+TEST_CASE("more hosts never make a plan slower: the searches may leave them idle") {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_sp_graph(seed, 6 + seed % 6, Samples(16));
+    const double bandwidth = seed % 2 == 0 ? 1 : 0.1;
+    for (const char* name : kSearches) {
+      CAPTURE(name);
+      const double one = step_of(name, graph, first_devices(hosts(2, bandwidth), 4));
+      CHECK(step_of(name, graph, hosts(2, bandwidth)) <= one * (1 + 1e-9));
+      CHECK(step_of(name, graph, hosts(4, bandwidth)) <= one * (1 + 1e-9));
+    }
+  }
+}
