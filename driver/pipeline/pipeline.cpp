@@ -264,6 +264,10 @@ ir::Execution execution_for(std::string_view asked, std::string_view policy) {
   return needs_chain ? ir::Execution::kChain : ir::Execution::kGraph;
 }
 
+bool is_made_a_chain(const ir::StageGraph& stages) {
+  return stages.execution == ir::Execution::kChain && std::ranges::any_of(stages.edges, &ir::StageEdge::passed_on);
+}
+
 Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines) {
   GP_TRY_VOID(check_machine_flags(options.plan));
   Pipeline pipeline;

@@ -73,6 +73,9 @@ struct Pipeline {
 /// nothing else.
 ir::Execution execution_for(std::string_view asked, std::string_view policy);
 
+/// Whether a chain changes how the stages run: some of them pass on what only others read.
+bool is_made_a_chain(const ir::StageGraph& stages);
+
 /// Imports and prices the model: a pipeline without an assignment. `machines`: those of a plan file, in place of what
 /// the options name.
 Result<Pipeline> price_model(const Options& options, const ir::Cluster* machines = nullptr);

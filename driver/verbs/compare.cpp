@@ -34,6 +34,8 @@ struct Contender {
   std::optional<scheduler::SteadyState> steady;  // of asynchronous policies
   int64_t peak_bytes = 0;                        // of the fullest device
   size_t stages = 0;
+  ir::Execution execution = {};
+  bool is_made_a_chain = false;
   double search_seconds = 0;
   bool complete = true;
   bool fits = true;  // of profiles: a plan that does not fit the memory is timed as if it did
@@ -114,6 +116,8 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
     contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
   contender.stages = pipeline.stages.stages.size();
+  contender.execution = pipeline.stages.execution;
+  contender.is_made_a_chain = is_made_a_chain(pipeline.stages);
   return Ok{};
 }
 
@@ -126,6 +130,9 @@ Status contend(const Options&, const ProfileProblem& problem, Contender& contend
   contender.step = plan.step_seconds;
   contender.steady = problem.steady_of(plan);
   contender.stages = plan.assignment.choice.size();
+  contender.execution = problem.profile().graph.execution;
+  if (const auto scheduled = problem.scheduled(plan); scheduled.ok())
+    contender.is_made_a_chain = is_made_a_chain(scheduled->stages);
   contender.search_seconds = answer.search_seconds;
   contender.complete = answer.complete;
   contender.fits = plan.fits;
@@ -205,6 +212,7 @@ JsonObject contender_json(const Contender& contender, bool best) {
   if (contender.steady)
     object.add("steady_step", contender.steady->step_seconds).add("steady_update", contender.steady->update_seconds);
   if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
+  object.add("execute", std::string(ir::execution_name(contender.execution)));
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
   return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
 }
@@ -250,7 +258,8 @@ std::string contender_table(const std::vector<Contender>& contenders) {
     };
     remark_on(!contender.fits, "does not fit");
     remark_on(!contender.complete, "ended early");
-    remark_on(contender.steady.has_value(), "asynchronous");  // it trains other weights than the others
+    remark_on(contender.is_made_a_chain, "executed as a chain");  // branches one after the other
+    remark_on(contender.steady.has_value(), "asynchronous");      // it trains other weights than the others
     rows.push_back({is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy,
                     step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
                     std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),

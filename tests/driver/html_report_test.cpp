@@ -43,9 +43,11 @@ void write_model(const TemporaryFolder& folder) {
   folder.write("model.onnx", model.SerializeAsString());
 }
 
-std::string make_plan(const TemporaryFolder& folder, const std::string& name, const std::string& policy) {
-  const Answer answer = ask({"plan", folder / "model.onnx", "--cluster", "default", "--devices", "3", "--stages", "3",
-                             "--batch", "8", "--micro-batch", "2", "--policy", policy, "-o", folder / name, "-q"});
+std::string make_plan(const TemporaryFolder& folder, const std::string& name, const std::string& policy,
+                      const std::string& execution = "graph") {
+  const Answer answer =
+      ask({"plan", folder / "model.onnx", "--cluster", "default", "--devices", "3", "--stages", "3", "--batch", "8",
+           "--micro-batch", "2", "--policy", policy, "--execute", execution, "-o", folder / name, "-q"});
   CAPTURE(answer.err);
   REQUIRE(answer.code == 0);
   return folder / name;
@@ -169,6 +171,10 @@ TEST_CASE("several plans are compared, and a log of a run stands beside what was
   CHECK(holds(both, "href=\"#plan-1\""));
   CHECK(count(both, "<h2 id=\"plan-") == 2);
   CHECK(count(both, "id=\"plan-1-stage-0\"") == 1);
+  CHECK_FALSE(holds(both, "inference, as a chain"));
+  const std::string chain = make_plan(folder, "chain.json", "inference", "chain");
+  REQUIRE(ask({"report", first, chain, "-o", folder / "chain.html"}).code == 0);
+  CHECK(holds(read_page(folder / "chain.html"), "<td>inference, as a chain</td>"));
   // As `run --log` writes rows (runtime/training/step_log.h); the last is not whole yet.
   constexpr const char* kEnd = R"(, "samples_per_second": 0.5, "gradient_norm": null, "anomaly": null})";
   std::ofstream log(folder / "log.jsonl");

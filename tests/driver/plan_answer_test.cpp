@@ -145,6 +145,29 @@ TEST_CASE("compare lists the fastest first and marks one winner, in one unit for
   CHECK(std::ranges::count(text, '*') == 1);
 }
 
+TEST_CASE("compare says which plans are executed as a chain though their stages have branches") {
+  std::vector<std::string> words{"compare",    example_model("clip_like"),
+                                 "--loss",     "contrastive:similarity",
+                                 "--devices",  "3",
+                                 "--cluster",  "default",
+                                 "--planners", "equal-split",
+                                 "--policies", "kfkb,v-half"};
+  const std::string text = ask(words).out;
+  words.insert(words.end(), {"--json", "-q"});
+  for (const nlohmann::json& row : ask(words).object()["plans"])
+    CHECK(row["execute"] == (row["policy"] == "kfkb" ? "graph" : "chain"));
+  std::vector<std::string> marked;
+  for (const std::string_view line : split(text, "\n"))
+    if (line.find("executed as a chain") != std::string_view::npos) marked.emplace_back(line);
+  REQUIRE(marked.size() == 1);
+  CHECK(holds(marked.front(), "v-half"));
+  // A model that is a chain runs as it would anyway.
+  std::vector<std::string> chain =
+      gpt2("compare", {"--devices", "3", "--cluster", "default", "--planners", "equal-split", "--policies", "v-half"});
+  std::erase(chain, "--json");
+  CHECK_FALSE(holds(ask(chain).out, "executed as a chain"));
+}
+
 TEST_CASE("compare follows --policies for profiles of other projects, or refuses them by name") {
   const std::filesystem::path path = std::filesystem::temp_directory_path() / "graphpipe-compare-policies.txt";
   {

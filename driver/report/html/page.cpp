@@ -140,12 +140,16 @@ std::string chapter(const ReportedPlan& plan, size_t number, bool is_one_of_seve
 
 constexpr size_t kMaxStepBars = 40;
 
+std::string policy_cell(const Pipeline& pipeline) {
+  return html_text(pipeline.plan.policy) + (is_made_a_chain(pipeline.stages) ? ", as a chain" : "");
+}
+
 /// A bar per plan, as long as its step.
 std::string plan_bars(const std::vector<ReportedPlan>& plans) {
   std::vector<StepBar> bars;
   for (size_t i = 0; i < plans.size() && i < kMaxStepBars; ++i) {
     const Pipeline& pipeline = plans[i].pipeline;
-    bars.push_back({fmt::format("{}: {}, {}", i + 1, html_text(pipeline.plan.planner), html_text(pipeline.plan.policy)),
+    bars.push_back({fmt::format("{}: {}, {}", i + 1, html_text(pipeline.plan.planner), policy_cell(pipeline)),
                     pipeline.built.step_seconds(), BarLook::kOther});
   }
   const auto fastest = std::ranges::min_element(bars, {}, &StepBar::seconds);
@@ -165,7 +169,7 @@ std::string plan_comparison(const std::vector<ReportedPlan>& plans) {
     const Pipeline& pipeline = plans[i].pipeline;
     const double step = pipeline.built.step_seconds();
     rows.push_back({std::to_string(i + 1), fmt::format("<a href=\"#plan-{}\">{}</a>", i, html_text(plans[i].name)),
-                    html_text(pipeline.plan.planner), html_text(pipeline.plan.policy),
+                    html_text(pipeline.plan.planner), policy_cell(pipeline),
                     std::to_string(pipeline.stages.stages.size()),
                     std::to_string(pipeline.built.schedule.programs.size()), shown_seconds(step),
                     fmt::format("{:.3f}", step / fastest), fmt::format("{:.1f} %", 100 * idle_share(pipeline)),
