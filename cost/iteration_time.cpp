@@ -203,13 +203,13 @@ struct LinkPath {
 
 LinkPath path_of(const LinkLoad& load, const IdMap<StageId, StageCost>& costs, const IdMap<StageId, Ramps>& paths) {
   LinkPath path;
-  double least = kInfinity;
+  double shortest = kInfinity;
   for (const LinkLoad::Part& part : load.parts) {
     const StageCost &sender = costs[part.from], &receiver = costs[part.to];
     path.head = std::min(path.head, paths[part.from].head + (part.is_gradient ? sender.item() : sender.forward));
     const double item = part.is_gradient ? receiver.backward() : receiver.item();
-    if (item + paths[part.to].tail < least) {
-      least = item + paths[part.to].tail;
+    if (item + paths[part.to].tail < shortest) {
+      shortest = item + paths[part.to].tail;
       path.last_item = item;
       path.last = part.to;
     }

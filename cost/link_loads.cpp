@@ -57,30 +57,43 @@ void for_each_link(const ir::Cluster& cluster, const StageChoice& from, const St
   }
 }
 
-/// The links from the one stage's devices to the other's and the share of all samples that each carries.
-std::map<ir::LinkId, double> shares_of_links(const ir::Cluster& cluster, const StageChoice& from, const StageChoice& to,
-                                             int64_t batch) {
-  std::map<ir::LinkId, double> shares;
+using Shares = std::vector<std::pair<ir::LinkId, double>>;
+
+/// The links from the one stage's devices to the other's and the share of all samples that each carries, ascending.
+Shares shares_of_links(const ir::Cluster& cluster, const StageChoice& from, const StageChoice& to, int64_t batch) {
+  Shares all, shares;
   for_each_link(cluster, from, to, batch, [&](const ir::LinkId& link, double share) {
-    if (link.from != link.to) shares[link] += share;  // else both are on one device
+    if (link.from != link.to) all.emplace_back(link, share);  // else both are on one device
   });
+  std::ranges::sort(all);
+  for (const auto& [link, share] : all)
+    if (shares.empty() || shares.back().first != link) shares.emplace_back(link, share);
+    else shares.back().second += share;
   return shares;
+}
+
+/// The parts of each link in their order. Vectors throughout: planners ask for the loads of every plan that they try.
+std::vector<LinkLoad> grouped(std::vector<std::pair<ir::LinkId, LinkLoad::Part>> parts) {
+  std::ranges::stable_sort(parts, {}, &std::pair<ir::LinkId, LinkLoad::Part>::first);
+  std::vector<LinkLoad> loads;
+  for (const auto& [link, part] : parts) {
+    if (loads.empty() || loads.back().link != link) loads.push_back({.link = link, .seconds = 0, .parts = {}});
+    loads.back().seconds += part.seconds;
+    loads.back().parts.push_back(part);
+  }
+  return loads;
 }
 
 }  // namespace
 
 std::vector<LinkLoad> link_loads(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   if (cluster.levels.empty()) return {};
-  std::map<ir::LinkId, LinkLoad> loads;
+  std::vector<std::pair<ir::LinkId, LinkLoad::Part>> parts;
   const auto add = [&](const ir::LinkId& link, const LinkLoad::Part& part) {
-    if (part.seconds <= 0) return;
-    LinkLoad& load = loads[link];
-    load.link = link;
-    load.seconds += part.seconds;
-    load.parts.push_back(part);
+    if (part.seconds > 0) parts.emplace_back(link, part);
   };
   // Those of the edge before: all edges between two stages follow each other.
-  std::map<ir::LinkId, double> shares;
+  Shares shares;
   std::pair<ir::StageId, ir::StageId> ends;
   for (const ir::StageEdge& edge : graph.edges) {
     if (edge.batch != ir::BatchKind::kAxis) continue;
@@ -99,9 +112,7 @@ std::vector<LinkLoad> link_loads(const ir::StageGraph& graph, const ir::Cluster&
                               .seconds = seconds * edge.gradient_bytes.at(samples)});
     }
   }
-  std::vector<LinkLoad> result;
-  for (auto& [link, load] : loads) result.push_back(std::move(load));
-  return result;
+  return grouped(std::move(parts));
 }
 
 std::map<ir::LinkId, std::vector<ir::StageId>> shared_rings(const ir::StageGraph& graph, const ir::Cluster& cluster) {
