@@ -187,8 +187,7 @@ class AutoPlanner {
     const std::vector<double> slacks =
         is_narrow(request_) ? std::vector<double>{1.15} : std::vector<double>{1.05, 1.15, 1.4};
     Candidates small_found(small);
-    // As if all messages took the outermost links, and as if none did.
-    for (size_t level = request_.cluster->levels.size(); level-- > 0 && !deadline_.passed();)
+    for (const size_t level : levels_to_price_at(*request_.cluster))
       search_spaces(small, spaces, {.recompute = true, .slacks = slacks, .level = level}, deadline_, small_found);
     for (const PlanCandidate& candidate : small_found.best(2 * kStarts)) {
       ir::Assignment large = expand(graph.small, request_.graph->nodes.size(), candidate.assignment);

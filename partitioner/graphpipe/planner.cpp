@@ -101,7 +101,7 @@ class Search {
 
   void on(const ir::Cluster& cluster) {
     // The outermost level first: it is the one that the paper has.
-    for (size_t level = cluster.levels.size(); level-- > 0;)
+    for (const size_t level : levels_to_price_at(cluster))
       if (!best_ || !deadline_.passed()) at_level(cluster, level);
   }
 
@@ -157,6 +157,15 @@ SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
   if (!tree) tree = make_series_parallel(result.groups.graph, result.groups.weight);
   result.tree = in_lanes(*tree, kMaxLanes, result.groups.weight);
   return result;
+}
+
+std::vector<size_t> levels_to_price_at(const ir::Cluster& cluster) {
+  constexpr double kFaster = 5;
+  std::vector<size_t> levels{cluster.levels.size() - 1};
+  const auto bandwidth = [&](size_t level) { return cluster.levels[level].bandwidth.count; };
+  for (size_t level = cluster.levels.size() - 1; level-- > 0;)
+    if (bandwidth(level) > kFaster * bandwidth(levels.back())) levels.push_back(level);
+  return levels;
 }
 
 PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph) {

@@ -18,8 +18,10 @@ ir::Cluster hosts(int count, double between_hosts) {
   return cluster;
 }
 
-double step_of(std::string_view planner, const ir::PlanGraph& graph, const ir::Cluster& cluster) {
-  const auto answer = plan(planner, {.graph = &graph, .cluster = &cluster});  // checked by check_plan inside
+double step_of(std::string_view planner, const ir::PlanGraph& graph, const ir::Cluster& cluster,
+               bool replication = true) {
+  const PlanRequest request{.graph = &graph, .cluster = &cluster, .replication = replication};
+  const auto answer = plan(planner, request);  // checked by check_plan inside
   REQUIRE(answer.ok());
   return answer->candidates.front().step_seconds;
 }
@@ -34,12 +36,12 @@ TEST_CASE("stages of one host are cut where the links inside allow it, whatever 
   std::vector<tests::NodePrice> prices;
   for (size_t i = 0; i < predecessors.size(); ++i) {
     if (i > 0) predecessors[i] = {i - 1};
-    prices.push_back({.seconds = 1, .bytes = i == 3 ? 1.0 : 1000.0, .weight_bytes = 1'000'000});
+    prices.push_back({.seconds = 1, .bytes = i == 3 ? 1.0 : 1000.0});
   }
   const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
   for (const char* name : kSearches) {
     CAPTURE(name);
-    CHECK(step_of(name, graph, hosts(2, 100)) == doctest::Approx(3 * (64 + 7)).epsilon(0.02));
+    CHECK(step_of(name, graph, hosts(2, 100), false) == doctest::Approx(3 * (64 + 7)).epsilon(0.02));
   }
 }
 
