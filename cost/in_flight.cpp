@@ -76,7 +76,12 @@ IdMap<StageId, Samples> in_flight_at(const ir::StageGraph& graph, const IdMap<St
 
 InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   const IdMap<StageId, StageCost> costs = stage_costs(graph, cluster);
-  const double fastest = std::max(bottleneck_period(graph, cluster, costs), kMinSeconds);
+  return in_flight(graph, cluster, costs, bottleneck_period(graph, cluster, costs));
+}
+
+InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster, const IdMap<StageId, StageCost>& costs,
+                       double bottleneck) {
+  const double fastest = std::max(bottleneck, kMinSeconds);
   const auto at = [&](double period) {
     InFlightPlan result;
     result.fastest = fastest;

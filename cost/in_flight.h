@@ -73,5 +73,8 @@ struct InFlightPlan {
 /// (cycle_period.h); at the bottleneck period if memory allows, otherwise at the smallest period (within 0.1 %) whose
 /// numbers fit, otherwise (fits is false) the minimum that does not deadlock.
 InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster);
+/// The same, where the costs of all stages and their bottleneck_period() are known.
+InFlightPlan in_flight(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                       const IdMap<ir::StageId, StageCost>& costs, double bottleneck);
 
 }  // namespace graphpipe::cost

@@ -280,7 +280,7 @@ IterationTime iteration_time(const ir::StageGraph& graph, const ir::Cluster& clu
   const IdMap<StageId, double> reduce = reduce_seconds(graph, cluster, costs);
   const IdMap<StageId, Ramps> reduced = ramps_to(reduce);
   const IdMap<StageId, Ramps> finished = ramps_to(finish_seconds(graph, costs, reduce));
-  const InFlightPlan in_flight_plan = in_flight(graph, cluster);
+  const InFlightPlan in_flight_plan = in_flight(graph, cluster, costs, bottleneck_period(graph, costs, loads));
   // With too few samples in flight, the bottleneck slows down to the period that they sustain.
   const double slowdown = in_flight_plan.slowdown();
   const IdMap<StageId, double> own = own_seconds(graph, costs, slowdown);

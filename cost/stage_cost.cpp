@@ -126,8 +126,13 @@ IdMap<StageId, StageCost> stage_costs(const ir::StageGraph& graph, const ir::Clu
 
 double bottleneck_period(const ir::StageGraph& graph, const ir::Cluster& cluster,
                          const IdMap<StageId, StageCost>& costs) {
+  return bottleneck_period(graph, costs, link_loads(graph, cluster));
+}
+
+double bottleneck_period(const ir::StageGraph& graph, const IdMap<StageId, StageCost>& costs,
+                         std::span<const LinkLoad> loads) {
   double longest = largest_device_sum(graph, [&](StageId stage) { return costs[stage].compute_per_sample(); });
-  for (const LinkLoad& load : link_loads(graph, cluster))
+  for (const LinkLoad& load : loads)
     longest = std::max(longest, load.seconds / static_cast<double>(graph.batch.count));
   return longest;
 }

@@ -15,11 +15,14 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 
 #include "ir/cluster.h"
 #include "ir/stage_graph.h"
 
 namespace graphpipe::cost {
+
+struct LinkLoad;
 
 struct StageCost {
   /// Seconds of one item of one replica. Backward holds input and weight gradients, and the recomputed forward.
@@ -59,6 +62,9 @@ double largest_device_sum(const ir::StageGraph& graph, const std::function<doubl
 /// sum over the stages that it holds, or what a link carries (link_loads.h), whichever is longer.
 double bottleneck_period(const ir::StageGraph& graph, const ir::Cluster& cluster,
                          const IdMap<ir::StageId, StageCost>& costs);
+/// The same, where the loads of all links are known.
+double bottleneck_period(const ir::StageGraph& graph, const IdMap<ir::StageId, StageCost>& costs,
+                         std::span<const LinkLoad> loads);
 /// GraphPipe's objective of a plan: the largest time per sample of a device.
 double bottleneck_time_per_sample(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
