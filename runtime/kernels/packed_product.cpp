@@ -38,9 +38,9 @@ constexpr int64_t kMultiplicationsPerThread = 1 << 18;
 constexpr int64_t kFewRows = 16;
 
 int64_t part_count(int64_t count, int64_t size) { return (count + size - 1) / size; }
-/// The smallest multiple of `unit` of which so many as parts of at most `most` cover `count`.
-int64_t even_part(int64_t count, int64_t most, int64_t unit) {
-  return part_count(part_count(count, part_count(count, most)), unit) * unit;
+/// The smallest multiple of `unit` of which as few parts cover `count` as of parts of `largest`.
+int64_t even_part(int64_t count, int64_t largest, int64_t unit) {
+  return part_count(part_count(count, part_count(count, largest)), unit) * unit;
 }
 
 /// Of a thread: a block of the left operand and a panel of the right one, behind both of which a vector is written, and
