@@ -28,7 +28,8 @@ def _of_weighted_classes(logarithms: Any, label: Any, weight: Any, reduction: st
     counts = label != ignored
     own = weight[torch.where(counts, label, 0)] * counts
     likelihood = torch.nn.functional.nll_loss(logarithms, label, weight, ignore_index=ignored, reduction="none")
-    spread = -(logarithms * weight.reshape([-1] + [1] * (logarithms.ndim - 2))).mean(1) * counts
+    spread = -(logarithms * weight.reshape([-1] + [1] * (logarithms.ndim - 2))).mean(1)
+    spread = spread.masked_fill(~counts, 0)  # a product would be no number where an ignored row's scores are infinite
     losses = likelihood * (1 - smoothing) + spread * smoothing
     return losses.sum() / own.sum() if reduction == "mean" else _reduced(losses, reduction)
 
@@ -56,10 +57,10 @@ def _written_out(input: Any, target: Any, weight: Any = None, size_average: Any 
     of_probabilities = target.is_floating_point()
     fits = target.ndim == input.ndim and target.shape[1:] == input.shape[1:] if of_probabilities else target.ndim == input.ndim - 1
     is_kept = not of_probabilities and label_smoothing == 0
-    if is_kept or input.ndim < 2 or not fits or not 0 <= label_smoothing <= 1:
-        return None
     if size_average is not None or reduce is not None:
         reduction = _reduction_of(size_average, reduce)
+    if is_kept or input.ndim < 2 or not fits or not 0 <= label_smoothing <= 1 or reduction not in ("none", "mean", "sum"):
+        return None
     if of_probabilities:
         return _of_probabilities(input.log_softmax(1), target, weight, reduction, label_smoothing)
     if weight is not None:

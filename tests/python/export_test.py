@@ -221,8 +221,9 @@ class Export(unittest.TestCase):
             path = graphpipe.export(module, {name: value[:3] for name, value in inputs.items()}, Path(folder) / "model.onnx")
             (found,) = ReferenceEvaluator(str(path)).run(None, {name: value.numpy() for name, value in inputs.items()})
             self.assertTrue(torch.allclose(torch.tensor(found), module(**inputs), atol=1e-5))
-            with self.assertRaisesRegex(ValueError, "PyTorch's exporter refuses"):  # as PyTorch does
-                graphpipe.export(Distils(False), {"x": torch.randn(3, 4), "label": torch.rand(3, 6)}, Path(folder) / "model.onnx")
+            for refused, classes in ((Distils(False), 6), (Distils(False, reduction="average"), 7)):  # by PyTorch, too
+                with self.assertRaisesRegex(ValueError, "PyTorch's exporter refuses"):
+                    graphpipe.export(refused, {"x": torch.randn(3, 4), "label": torch.rand(3, classes)}, Path(folder) / "model.onnx")
 
     def test_layers_that_are_never_left_out_are_exported(self):
         drawn = torch.rand
@@ -440,6 +441,22 @@ class Export(unittest.TestCase):
                 path = graphpipe.export(module, {"x": x, "label": y}, Path(folder) / "model.onnx")
                 (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy(), "label": y.numpy()})
                 self.assertTrue(torch.allclose(torch.tensor(found), module(x, y), atol=1e-5), (reduction, turned, weight))
+
+    def test_ignored_rows_of_smoothed_labels_may_have_infinite_scores(self):
+        class Masks(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scores, self.loss = torch.nn.Linear(4, 7), torch.nn.CrossEntropyLoss(torch.rand(7), label_smoothing=0.2)
+
+            def forward(self, x, label):
+                return self.loss(self.scores(x).masked_fill((label == -100)[:, None] & (torch.arange(7) > 0), -torch.inf), label)
+
+        x, label, module = torch.randn(4, 4), torch.tensor([2, -100, 6, 0]), Masks()
+        self.assertTrue(module(x, label).isfinite())
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(module, {"x": x, "label": label}, Path(folder) / "model.onnx")
+            (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy(), "label": label.numpy()})
+            self.assertTrue(torch.allclose(torch.tensor(found), module(x, label), atol=1e-5))
 
     def test_labels_are_smoothed_where_the_classes_are_the_samples_of_the_batch(self):
         class Contrasts(torch.nn.Module):
