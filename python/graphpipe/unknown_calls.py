@@ -3,7 +3,7 @@ knows."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 LARGE = 25  # rows from which on PyTorch computes distances by a product
 
@@ -14,12 +14,22 @@ class Writer:
     def __init__(self, graph: Any, before: Any) -> None:
         self._graph, self._before = graph, before
 
-    def __call__(self, target: Any, *operands: Any) -> Any:
+    def __call__(self, target: Any, *operands: Any, **options: Any) -> Any:
         with self._graph.inserting_before(self._before):
-            node = self._graph.call_function(target, operands)
+            node = self._graph.call_function(target, operands, options)
         values = [each.meta["val"] if hasattr(each, "meta") else each for each in operands]
-        node.meta = {**self._before.meta, "val": target(*values)}
+        node.meta = {**self._before.meta, "val": target(*values, **options)}
         return node
+
+
+def _but_of_zeros(call: Writer, value: Any, function: Callable[[Any], Any]) -> Any:
+    """The function of what is not zero; where it is zero, zero with a gradient of zero."""
+    import torch
+
+    aten = torch.ops.aten
+    is_zero = call(aten.eq.Scalar, value, 0.0)
+    found = function(call(aten.masked_fill.Scalar, value, is_zero, 1.0))
+    return call(aten.masked_fill.Scalar, found, is_zero, 0.0)
 
 
 def _distances(call: Writer, node: Any) -> Any:
@@ -33,22 +43,27 @@ def _distances(call: Writer, node: Any) -> Any:
     is_large = any(isinstance(size, int) and size > LARGE for size in sizes)
     if power != 2 or mode == 2 or not (is_large or mode == 1):
         difference = call(aten.sub.Tensor, call(aten.unsqueeze.default, rows, -2), call(aten.unsqueeze.default, columns, -3))
-        return call(aten.linalg_vector_norm.default, difference, power, [-1])
+        if not 0 < power < 1:
+            return call(aten.linalg_vector_norm.default, difference, power, [-1])
+        # The slopes of these powers have no bound near zero.
+        powers = _but_of_zeros(call, call(aten.abs.default, difference), lambda size: call(aten.pow.Tensor_Scalar, size, power))
+        return _but_of_zeros(call, call(aten.sum.dim_IntList, powers, [-1]),
+                             lambda total: call(aten.pow.Tensor_Scalar, total, 1 / power))
     squares = [call(aten.sum.dim_IntList, call(aten.mul.Tensor, each, each), [-1], True) for each in (rows, columns)]
     both = call(aten.add.Tensor, squares[0], call(aten.transpose.int, squares[1], -2, -1))
     product = call(aten.matmul.default, rows, call(aten.transpose.int, columns, -2, -1))
     found = call(aten.clamp_min.default, call(aten.sub.Tensor, both, call(aten.mul.Tensor, product, 2.0)), 0.0)
-    is_zero = call(aten.eq.Scalar, found, 0.0)
-    root = call(aten.sqrt.default, call(aten.masked_fill.Scalar, found, is_zero, 1.0))
-    return call(aten.masked_fill.Scalar, root, is_zero, 0.0)
+    return _but_of_zeros(call, found, lambda squared: call(aten.sqrt.default, squared))
 
 
 def _remainder(call: Writer, node: Any) -> Any:
-    """By a number that depends on the batch."""
+    """By a number that depends on the batch. It may be a fraction where the value has integers: the result is what tells the type."""
     import torch
 
-    aten = torch.ops.aten
+    aten, of_type = torch.ops.aten, node.meta["val"].dtype
     value, divisor = node.args
+    if value.meta["val"].dtype != of_type:
+        value = call(aten._to_copy.default, value, dtype=of_type)
     return call(aten.remainder.Tensor, value, call(aten.full_like.default, value, divisor))
 
 

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import onnx
 import torch
 from onnx.reference import ReferenceEvaluator
 
@@ -27,16 +28,28 @@ class UnknownCalls(unittest.TestCase):
         cases = {"few rows": lambda z, table: torch.cdist(z, table[:5]).mean() + torch.cdist(z, z).sum(),
                  "another norm": lambda z, table: torch.cdist(z, table, p=1.0).mean(),
                  "by a product": lambda z, table: torch.cdist(z, table).min(1)[0].sum(),
+                 "a root": lambda z, table: torch.cdist(z, z, p=0.5).sum(),
+                 "remainder by a fraction": lambda z, table: (z * (torch.arange(z.shape[0]) % (z.shape[0] / 2))[:, None]).sum(),
+                 "remainder of truth values": lambda z, table: (z * ((z > 0) % z.shape[0])).sum(),
                  "remainder": lambda z, table: (z * ((torch.arange(z.shape[0])[:, None] + 1) % z.shape[0])).sum()}
         with tempfile.TemporaryDirectory() as folder:
             for name, compute in cases.items():
-                module, x = Measures(compute), torch.randn(4, 3)
-                path = graphpipe.export(module, {"x": x}, Path(folder) / "model.onnx")
+                module, x = Measures(compute), torch.randn(5, 3)  # another batch than the example's
+                path = graphpipe.export(module, {"x": x[:4]}, Path(folder) / "model.onnx")
                 (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy()})
                 self.assertTrue(torch.allclose(torch.tensor(found), module(x), atol=1e-4), name)
             losses = Measures(lambda z, table: torch.nn.functional.multilabel_margin_loss(z, torch.tensor([[2, -1, 0, 1]] * 4)))
             with self.assertRaisesRegex(ValueError, "multilabel_margin_loss"):
                 graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
+
+    def test_distances_of_powers_below_one_have_a_gradient_where_rows_are_equal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(Measures(lambda z, table: torch.cdist(z, z, p=0.5).sum()), {"x": torch.randn(4, 3)},
+                                    Path(folder) / "model.onnx")
+            # Neither of the powers, whose slopes at zero are infinite, is of a zero.
+            producers = {name: node for node in onnx.load(path).graph.node for name in node.output}
+            bases = [producers[node.input[0]].op_type for node in producers.values() if node.op_type == "Pow"]
+            self.assertEqual(bases, ["Where", "Where"])
 
     def test_an_argument_with_the_name_of_a_parameter_is_refused(self):
         class Masks(Measures):
