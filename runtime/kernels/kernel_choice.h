@@ -1,7 +1,7 @@
 #pragma once
 // What multiplies two matrices on this processor: the BLAS of LibTorch's build, oneDNN, which is part of the same
-// LibTorch, or our own loops (packed_product.h); and by what method a convolution is computed. Measurements for a plan's products and convolutions
-// are stored in its folder (wire/product_table.h); a rule decides for all others.
+// LibTorch, or our own loops (packed_product.h); and by what method a convolution is computed. Measurements for a
+// plan's products and convolutions are stored in its folder (wire/product_table.h); a rule decides for all others.
 
 #include <string>
 #include <string_view>
@@ -16,8 +16,8 @@ using wire::ProductKernel;
 
 /// Uses the measured kernels if they list the product, otherwise the rule: it depends only on the shape and the
 /// processor, so that all programs of a plan on one kind of machine agree. The BLAS (MKL) uses AVX2 on AMD processors:
-/// our own loops are faster there, and oneDNN in large products of the fifth generation, on which our loops have not
-/// been measured (docs/performance.md, "Kernels").
+/// our own loops are faster there. In large products of the fifth generation oneDNN is faster than BLAS
+/// (docs/performance.md, "Kernels"), and our loops have not been measured.
 ProductKernel choose_product_kernel(const Product& product);
 ProductKernel product_kernel_by_rule(const Product& product);
 
