@@ -17,7 +17,8 @@ Product product_of(const at::Tensor& a, const at::Tensor& b);
 ProductKernel product_kernel(const at::Tensor& a, const at::Tensor& b);
 
 /// a [M, K] times b [K, N], either of which may be a transposed view, plus bias [N] if it is defined. Falls back to
-/// BLAS if this LibTorch has no oneDNN. Needs for all but BLAS: float32 on a CPU, and no autograd.
+/// BLAS if this LibTorch has no oneDNN. Needs for all but BLAS: float32 on a CPU, and no autograd; for our own loops
+/// also has_packed_product(), sizes of at least 1, and a contiguous bias.
 at::Tensor matrix_product(ProductKernel kernel, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
 
 /// The same with the kernel that is chosen; small products of floats on a CPU have one of their own (small_product.h).
