@@ -211,7 +211,8 @@ class Comparison(Answer):
 @dataclass(frozen=True)
 class Run(Answer):
     """`losses`, `step_seconds` and `gradient_norms` are those of the steps from `first_step` on (with restarts=..., each
-    step once, as it ran last); a loss or norm that is not finite is None. `eval_losses` are those after `eval_steps`. The last four are those of a parameter server."""
+    step once, as it ran last); a loss or norm that is not finite is None. `eval_losses` are those after `eval_steps`.
+    The last four are those of a parameter server."""
 
     plan: str = ""
     transport: str = ""
