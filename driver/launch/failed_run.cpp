@@ -19,7 +19,9 @@ Failure failure_of(int exit_code) {
     case wire::kExitCheckFailed:
       return {Code::kCheckFailed, "look into the step that is named beside this: a smaller --lr, or other data"};
     case wire::kExitUsage:
-      return {Code::kUsage, "change the flag that is named beside this"};
+      return {Code::kUsage,
+              "change the flag that is named beside this; if the program does not know one that you did not "
+              "give, it is of another version: run `graphpipe build` again"};
     case wire::kExitInputRefused:
       return {Code::kBadData, "correct what is named beside this: a file, or the samples that a program gave"};
     case wire::kExitEnvironment:

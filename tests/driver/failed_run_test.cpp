@@ -58,6 +58,9 @@ TEST_CASE("a failed run leads to the exit code of its programs, each with someth
     CHECK(problem.message == text("the run ended with exit code ", code));
     CHECK_FALSE(problem.hint.empty());
   }
+  // A folder that an earlier version built may refuse a flag that this launcher gives by itself.
+  const Diagnostics refused = driver::failed_run({.exit_code = wire::kExitUsage, .report = {}}, "the run", "folder");
+  CHECK(holds(refused.front().hint, "run `graphpipe build` again"));
   // Not a code of ours: something else ended the program.
   CHECK(driver::failed_run({.exit_code = 99, .report = {}}, "the run", "folder").front().code == Code::kPeerFailed);
 }
