@@ -17,7 +17,8 @@ struct LeftOut {
 };
 
 /// The first of these parameters that a line of its module's code names, though not for its size or type alone, where
-/// the call of a node of that line takes a value that no node makes. Nothing of lines that choose (`a if c else b`).
+/// the call of a node of that line takes a value that no node makes (results of operators that have several have other
+/// names in the file and do not count). Nothing of lines that choose (`a if c else b`).
 std::optional<LeftOut> left_out_in_code(const GraphBody& body, const ExportSignature& signature,
                                         const std::set<std::string>& parameters,
                                         const std::function<bool(const std::string&)>& is_made);
