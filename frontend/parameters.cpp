@@ -246,6 +246,7 @@ void Decider::by_default(ParameterDecision& decision, const ir::Param& param, co
   } else if (ir::element_count(graph_.value(param.value).type.shape) == ir::Dim::fixed(1) && !use.certain) {
     decision.trainable = may_be_state(param, origin);
     decision.reason = decision.trainable ? "a scalar with a name of its own" : "a scalar";
+    if (is_guessed(param, use, origin)) tensors_.guessed.push_back(param.name);
   } else if (!use.certain && holds_mask_values(param.data, graph_.value(param.value).type.dtype, context_.model_path,
                                                context_.trusted_root)) {
     decision.reason = "a mask";
@@ -267,9 +268,10 @@ bool Decider::has_fixed_statistics(const ir::Param& param, ParamOrigin origin) c
   return may_be_state(param, origin) && fixed_norms_.contains(split_name(param.name.raw()).first);
 }
 
-/// Neither a slot that has no other meaning nor a customary name says that it trains.
+/// Neither a slot that has no other meaning nor a customary name says that it trains. Powers have no customary names:
+/// the gamma of a focal loss is no scale.
 bool Decider::is_guessed(const ir::Param& param, const Use& use, ParamOrigin origin) const {
-  return !use.certain && may_be_state(param, origin) && !is_parameter_name(param.name.raw()) &&
+  return !use.certain && may_be_state(param, origin) && (is_weak(use) || !is_parameter_name(param.name.raw())) &&
          !context_.rules.trains(param.name.raw());
 }
 

@@ -245,6 +245,23 @@ TEST_CASE("what a TorchScript export trains by a guess is named, unless its name
   CHECK_FALSE(reports(named->notes, Code::kLostByExport, "'m.out.bias'"));
 }
 
+TEST_CASE("scalars that train by a guess, and powers whatever their names, are named too") {
+  const auto is_named = [](const char* name, const char* node) {
+    pb::ModelProto model =
+        model_with(text("g (float[N,4] x, float b) => (float[N,4] y) { y = ", node, " }").c_str(), {{"b", {}}});
+    model.mutable_graph()->mutable_initializer(0)->set_name(name);
+    model.mutable_graph()->mutable_node(0)->set_input(1, name);
+    model.mutable_graph()->mutable_input()->DeleteSubrange(1, model.graph().input_size() - 1);
+    model.set_producer_name("pytorch");
+    const auto imported = import_bytes(model.SerializeAsString());
+    CHECK(decisions_of(imported).at(name).trainable);
+    return reports(imported->notes, Code::kLostByExport, text("'", name, "'"));
+  };
+  CHECK(is_named("criterion.gamma", "Pow(x, b)"));
+  CHECK(is_named("m.temperature", "Mul(x, b)"));
+  CHECK_FALSE(is_named("m.norm.gamma", "Mul(x, b)"));
+}
+
 TEST_CASE("a token behind a mask, and the power of a mean, train where they have names of a module's state") {
   const auto trains = [](const std::string& name, const std::string& dims, const std::string& node,
                          const std::string& producer = "pytorch") {
