@@ -89,6 +89,7 @@ void Checker::check_namesakes(const GraphBody& body) {
     return declared.size ? *declared.size == dim : declared.symbol.empty();
   };
   const auto is_lost = [&](const ValueInfo& input) {
+    if (!signature.is_parameter.contains(input.name)) return false;  // other exporters name the sizes of weights
     const auto tensor = tensors.find(input.name);
     if (tensor != tensors.end())
       return input.has_shape && !std::ranges::equal(input.dims, tensor->second->dims, is_same);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/exported_models.h"
+#include "tests/support/weighted_models.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
@@ -33,4 +34,15 @@ TEST_CASE("an input that a parameter has the name of is refused, unless the para
   CHECK_FALSE(is_mistaken("gain_1", "[N,4]", "buffer gain"));
   CHECK_FALSE(is_mistaken("scale_1", "[N,4]", "scale_1"));
   CHECK_FALSE(is_mistaken("gain_1", "[N,4]", "gain_1"));
+}
+
+TEST_CASE("weights among the inputs may have sizes with names, as other exporters write them") {
+  graphpipe_onnx::ModelProto model =
+      model_with("g (float[N,4] x, float[4,4] w) => (float[N,4] y) { y = MatMul(x, w) }", {{"w", {4, 4}}});
+  for (auto& dim :
+       *model.mutable_graph()->mutable_input(1)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+    dim.set_dim_param("size");
+  const auto imported = import_bytes(model.SerializeAsString(), {});
+  for (const Diagnostic& problem : imported.problems()) MESSAGE(to_line(problem));
+  CHECK(imported.ok());
 }
