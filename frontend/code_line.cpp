@@ -88,6 +88,7 @@ std::optional<double> number_in(std::string_view text) {
 }  // namespace
 
 std::set<std::string> members_in(std::string_view line) {
+  constexpr size_t kLongestName = 1024;  // each member of a member is a name with all before it
   std::set<std::string> members;
   for (size_t at = line.find(kSelf); at != line.npos; at = line.find(kSelf, at)) {
     at += kSelf.size();
@@ -95,7 +96,8 @@ std::set<std::string> members_in(std::string_view line) {
     do {
       end = std::min(line.find_first_not_of(kOfNames, end), line.size());
       members.emplace(line.substr(at, end - at));
-    } while (end < line.size() && line[end] == '.' && ++end < line.size());  // or a method of it
+    } while (end < line.size() && line[end] == '.' && ++end < line.size() &&
+             end - at < kLongestName);  // or a method of it
   }
   return members;
 }
