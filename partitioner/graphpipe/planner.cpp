@@ -9,6 +9,7 @@
 #include "partitioner/auto/planner.h"
 #include "partitioner/graphpipe/micro_batch_sweep.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/several_searches.h"
 #include "support/stopwatch.h"
 
 namespace graphpipe::partitioner {
@@ -105,10 +106,16 @@ class Search {
       if (!best_ || !deadline_.passed()) at_level(cluster, level);
   }
 
-  void at_level(const ir::Cluster& cluster, size_t level) {
-    PlanRequest rest = request_;
+  /// For plans on these devices that are faster than the best one, in the time that is left.
+  PlanRequest rest_on(const ir::Cluster& cluster) const {
+    PlanRequest rest = with_time_left(request_, watch_);
     rest.cluster = &cluster;
     if (best_) rest.known_step = std::min(rest.known_step, best_->candidates.front().step_seconds);
+    return rest;
+  }
+
+  void at_level(const ir::Cluster& cluster, size_t level) {
+    const PlanRequest rest = rest_on(cluster);
     Candidates found(rest);
     search_over(rest, line_, level, deadline_, found);
     // Stages of a line may take parts of any branches, and fit where those of the tree do not.
@@ -116,8 +123,9 @@ class Search {
     if (needs_line && !deadline_.passed()) search_over(rest, true, level, deadline_, found);
     const std::vector<PlanCandidate> plans = found.best(kMaxPlacedOtherwise);
     take(found.answer(!deadline_.passed(), 0));
-    if (cluster.levels.size() > 1 && !plans.empty() && request_.replicas.empty() && !deadline_.passed())
-      take(placed_otherwise(rest, plans).answer(true, 0));
+    if (cluster.levels.size() == 1 || plans.empty() || !request_.replicas.empty() || deadline_.passed()) return;
+    const PlanRequest last = rest_on(cluster);
+    take(placed_otherwise(last, plans).answer(true, 0));
   }
 
   void on_fewer_devices() {
