@@ -194,6 +194,7 @@ class ComparedPlan:
     peak_bytes: Optional[int] = None
     stages: Optional[int] = None
     search_seconds: Optional[float] = None
+    execute: str = "graph"
     best: bool = False
     fits_memory: bool = True
     complete: bool = True
