@@ -168,7 +168,7 @@ SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
 }
 
 std::vector<size_t> levels_to_price_at(const ir::Cluster& cluster) {
-  constexpr double kFaster = 5;
+  constexpr double kFaster = 2;
   std::vector<size_t> levels{cluster.levels.size() - 1};
   const auto bandwidth = [&](size_t level) { return cluster.levels[level].bandwidth.count; };
   for (size_t level = cluster.levels.size() - 1; level-- > 0;)
