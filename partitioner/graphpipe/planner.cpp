@@ -168,11 +168,10 @@ SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
 }
 
 std::vector<size_t> levels_to_price_at(const ir::Cluster& cluster) {
-  constexpr double kFaster = 2;
   std::vector<size_t> levels{cluster.levels.size() - 1};
   const auto bandwidth = [&](size_t level) { return cluster.levels[level].bandwidth.count; };
   for (size_t level = cluster.levels.size() - 1; level-- > 0;)
-    if (bandwidth(level) > kFaster * bandwidth(levels.back())) levels.push_back(level);
+    if (bandwidth(level) > bandwidth(levels.back())) levels.push_back(level);
   return levels;
 }
 

@@ -31,7 +31,7 @@ size_t parts_for(const ir::Cluster& cluster);
 PlanRequest small_request(const PlanRequest& request, const ir::PlanGraph& graph);
 
 /// The levels of links that searches price messages at, one after the other: the outermost, and those within that have
-/// more than twice the bandwidth of the last one, at which other cuts are best.
+/// more bandwidth than the last one, at which other cuts are best.
 std::vector<size_t> levels_to_price_at(const ir::Cluster& cluster);
 
 /// Adds a plan of a contracted graph to candidates of the large one.
