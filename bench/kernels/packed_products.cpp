@@ -25,8 +25,9 @@ namespace {
 struct Layer {
   int64_t rows, inner, columns;
 };
-constexpr Layer kLayers[] = {{64, 128, 128},   {32, 256, 256},  {128, 256, 1024}, {512, 256, 256},  {512, 256, 768},
-                             {512, 1024, 256}, {512, 768, 768}, {512, 768, 3072}, {512, 3072, 768}, {2048, 768, 768}};
+constexpr Layer kLayers[] = {{8, 1024, 1024},  {64, 128, 128},   {32, 256, 256},   {128, 256, 1024},
+                             {512, 256, 256},  {512, 256, 768},  {512, 1024, 256}, {512, 768, 768},
+                             {512, 768, 3072}, {512, 3072, 768}, {2048, 768, 768}};
 constexpr ProductKernel kKernels[] = {ProductKernel::kBlas, ProductKernel::kOneDnn, ProductKernel::kPacked};
 
 void print_product(const at::Tensor& a, const at::Tensor& b) {

@@ -412,8 +412,9 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
         if name not in fixed_batch and isinstance(tensor, torch.Tensor) and (tensor.ndim == 0 or tensor.shape[0] < 2):
             raise ValueError(f"the example for {name!r} has shape {list(tensor.shape)}: its first axis must be the batch, of "
                              "two samples or more; name it in fixed_batch if it has none")
+    own_names = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
     for name in inputs:
-        if name in dict(module.named_parameters()) or name in dict(module.named_buffers()):
+        if name in own_names:
             raise ValueError(f"forward takes {name!r}, which is also the name of a parameter or a buffer of the module: PyTorch's exporter "
                              "mistakes one for the other; rename the argument, or the parameter")
     module_facts.check(module)

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/kernels/vectors.h"
+#include "support/integer_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
@@ -37,10 +38,9 @@ constexpr int64_t kMultiplicationsPerThread = 1 << 18;
 /// Rows that multiply a panel where it lies: a copy would not be read often enough.
 constexpr int64_t kFewRows = 16;
 
-int64_t part_count(int64_t count, int64_t size) { return (count + size - 1) / size; }
 /// The smallest multiple of `unit` of which as few parts cover `count` as of parts of `largest`.
 int64_t even_part(int64_t count, int64_t largest, int64_t unit) {
-  return part_count(part_count(count, part_count(count, largest)), unit) * unit;
+  return round_up(ceil_div(count, ceil_div(count, largest)), unit);
 }
 
 /// Of a thread: a block of the left operand and a panel of the right one, behind both of which a vector is written, and
@@ -84,7 +84,7 @@ GRAPHPIPE_INLINE int64_t pack_squares(const Lines& lines, int64_t inner, float* 
 /// Up to kWidth lines in order of the inner index, zeros in place of missing ones.
 template <int64_t kWidth>
 GRAPHPIPE_INLINE void pack_panel(const Lines& lines, int64_t inner, float* to) {
-  constexpr int64_t kSquareLines = (kWidth + kVector8Lanes - 1) / kVector8Lanes * kVector8Lanes;
+  constexpr int64_t kSquareLines = round_up(kWidth, kVector8Lanes);
   int64_t i = 0;
   if (lines.inner_stride == 1 && lines.count >= kSquareLines) i = pack_squares<kWidth>(lines, inner, to);
   else if (lines.stride == 1 && lines.count >= kWidth)
@@ -292,9 +292,9 @@ void multiply_packed(const MatrixView& left, const MatrixView& right, const floa
   const ResultPart whole{left, right, adds ? result : bias, adds ? columns : 0, result, columns};
   constexpr int64_t kUnit = TileOf<Vector16>::kColumns;
   const bool by_rows = rows > columns;
-  const int64_t count = by_rows ? rows : columns, units = part_count(count, kUnit);
+  const int64_t count = by_rows ? rows : columns, units = ceil_div(count, kUnit);
   const int64_t grain =
-      part_count(kMultiplicationsPerThread, std::max<int64_t>(1, left.columns * std::min(rows, columns) * kUnit));
+      ceil_div(kMultiplicationsPerThread, std::max<int64_t>(1, left.columns * std::min(rows, columns) * kUnit));
   for_parts(units, grain, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kUnit, last = std::min(count, end * kUnit);
     multiply(by_rows ? rows_of(whole, first, last) : columns_of(whole, first, last));

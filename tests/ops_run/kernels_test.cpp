@@ -143,6 +143,26 @@ TEST_CASE("the measured kernel of a product is taken, with operands that lie so 
   CHECK(product_kernel(a, b) == ruled);
 }
 
+TEST_CASE("a linear layer, its gradients among them, has the bits of the kernel that was measured as the fastest") {
+  if (!has_packed_product()) return;
+  const c10::InferenceMode no_autograd;
+  const at::Tensor x = seeded({128, 256}, 1), weight = seeded({64, 256}, 2), bias = seeded({64}, 3);
+  const at::Tensor gradient = seeded({128, 64}, 4);
+  std::vector<at::Tensor> results;
+  for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kPacked}) {
+    take_measured_kernels(wire::print_product_table({.threads = at::get_num_threads(),
+                                                     .products = {{{64, 128, 256, true, false}, kernel},
+                                                                  {{128, 64, 256, false, false}, kernel},
+                                                                  {{128, 256, 64, false, true}, kernel}}}));
+    results.push_back(linear(x, weight, bias, true));
+    CHECK(results.back().equal(matrix_product(kernel, x, weight.t(), bias)));
+    CHECK(linear_input_gradient(gradient, weight, true).equal(matrix_product(kernel, gradient, weight, {})));
+    CHECK(linear_weight_gradient(x, gradient, true).equal(matrix_product(kernel, gradient.t(), x, {})));
+  }
+  take_measured_kernels("");
+  CHECK(!results.front().equal(results.back()));  // else this would not tell them apart
+}
+
 TEST_CASE("gradients of a weight add up as products do") {
   const c10::InferenceMode no_autograd;
   const at::Tensor x = seeded({4, 6, 32}, 4), gradient = seeded({4, 6, 48}, 5);
