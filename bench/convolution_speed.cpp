@@ -1,14 +1,16 @@
-// The passes of 3x3 convolutions by Winograd's method, against what computes the others: LibTorch or products of
-// windows.
+// The passes of 3x3 convolutions by Winograd's method, with tiles of 2x2 and of 4x4 results, against what computes the
+// others: LibTorch or products of windows.
 //
 //     taskset -c 1 build/release/bench/convolution_speed
 //
 // On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition,
-// so that fewer products show as a higher rate. Ratios above 1: Winograd's method is that much faster.
+// so that fewer products show as a higher rate: of the others, of small tiles, of large ones. The last column says how
+// many times as fast both kinds of tiles are.
 
+#include <array>
 #include <cstdio>
 
-#include "bench/kernels/fastest_of_two.h"
+#include "bench/kernels/fastest_of.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/winograd.h"
 
@@ -32,19 +34,8 @@ constexpr Layer kLayers[] = {
     {"small, 8 channels", 8, 8, 8, 16},        {"one sample, 64 channels", 1, 64, 64, 16},
 };
 
-struct Seconds {
-  double direct = 0, winograd = 0;
-};
-
-Seconds seconds_of_pass(const wire::Convolution& of) {
-  const runtime::MeasuredConvolution pass(of);
-  const FastestOfTwo seconds =
-      fastest_of_two([&] { pass.run(ConvolutionKernel::kDirect); }, [&] { pass.run(ConvolutionKernel::kWinograd); });
-  return {seconds.one, seconds.other};
-}
-
 void print_layer(const Layer& layer) {
-  Seconds sum;
+  std::array<double, 3> sums = {};
   std::printf("| %s | %ld x %ld to %ld, %ldx%ld |", layer.name, layer.samples, layer.channels, layer.results,
               layer.size, layer.size);
   for (const ConvolutionPass pass :
@@ -52,12 +43,17 @@ void print_layer(const Layer& layer) {
     const wire::Convolution of{pass, layer.samples, layer.channels, layer.results, layer.size, layer.size, 1, 1};
     const auto products =
         static_cast<double>(2 * 9 * layer.samples * layer.channels * layer.results * layer.size * layer.size);
-    const Seconds seconds = seconds_of_pass(of);
-    sum.direct += seconds.direct;
-    sum.winograd += seconds.winograd;
-    std::printf(" %.0f, %.0f |", products / seconds.direct / 1e9, products / seconds.winograd / 1e9);
+    const runtime::MeasuredConvolution measured(of);
+    const auto by = [&](ConvolutionKernel kernel) { return [&measured, kernel] { measured.run(kernel); }; };
+    const auto seconds = fastest_of(by(ConvolutionKernel::kDirect), by(ConvolutionKernel::kWinograd2),
+                                    by(ConvolutionKernel::kWinograd4));
+    for (size_t i = 0; i < seconds.size(); ++i) {
+      sums[i] += seconds[i];
+      std::printf("%s %.0f", i > 0 ? "," : "", products / seconds[i] / 1e9);
+    }
+    std::printf(" |");
   }
-  std::printf(" %.2f |\n", sum.direct / sum.winograd);
+  std::printf(" %.2f, %.2f |\n", sums[0] / sums[1], sums[0] / sums[2]);
   std::fflush(stdout);
 }
 
@@ -68,7 +64,8 @@ int main() {
     std::fprintf(stderr, "convolution_speed: this processor has no vectors of eight floats\n");
     return 1;
   }
-  std::printf("| layer | samples x channels, size | forward, GFLOP/s | input gradient | weight gradient | ratio |\n");
+  std::printf(
+      "| layer | samples x channels, size | forward, GFLOP/s | input gradient | weight gradient | times as fast |\n");
   std::printf("|---|---|---|---|---|---|\n");
   for (const Layer& layer : kLayers) print_layer(layer);
 }

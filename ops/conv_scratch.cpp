@@ -144,10 +144,13 @@ bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samp
 }
 
 double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  const double direct = direct_scratch(node, operands, samples);
+  double most = direct_scratch(node, operands, samples);
   const std::optional<wire::Convolution> winograd = winograd_pass(node, operands, samples);
-  if (!winograd) return direct;
-  return std::max(direct, static_cast<double>(wire::winograd_floats(wire::winograd_shape(*winograd))) * sizeof(float));
+  for (const int64_t tile : {2, 4})
+    if (winograd && wire::fits_winograd(*winograd, tile))
+      most = std::max(
+          most, static_cast<double>(wire::winograd_floats(wire::winograd_shape(*winograd, tile))) * sizeof(float));
+  return most;
 }
 
 }  // namespace graphpipe::ops

@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "support/integer_math.h"
 #include "wire/winograd.h"
 
 namespace graphpipe::wire {
@@ -56,23 +57,28 @@ struct Convolution {
   int64_t result_width() const { return width + 2 * pad_left - 2; }
 };
 
-inline WinogradShape winograd_shape(const Convolution& of) {
-  if (of.pass == ConvolutionPass::kInputGradient) return {of.samples, of.results, of.channels, of.height, of.width};
-  return {of.samples, of.channels, of.results, of.result_height(), of.result_width()};
+inline WinogradShape winograd_shape(const Convolution& of, int64_t tile) {
+  if (of.pass == ConvolutionPass::kInputGradient)
+    return {of.samples, of.results, of.channels, of.height, of.width, tile};
+  return {of.samples, of.channels, of.results, of.result_height(), of.result_width(), tile};
 }
 
 /// Whether Winograd's method may be the fastest. Below four channels vectors are mostly empty, where planes end inside
 /// of many tiles so are these, and for few tiles the transforms of the weights cost more than the products that they
 /// save: measured on an EPYC of the third generation with 512 channels below 64 tiles, with 256 below 32. Not monotone:
 /// more samples may fit, and be faster, where fewer do not.
-inline bool fits_winograd(const Convolution& of) {
+inline bool fits_winograd(const Convolution& of, int64_t tile) {
   constexpr int64_t kFewestChannels = 4, kChannelsOfTile = 16, kWidestPad = 2;
   const int64_t height = of.result_height(), width = of.result_width();
   if (height < 1 || width < 1 || std::max(of.pad_top, of.pad_left) > kWidestPad) return false;
-  const int64_t tiles = (height + 1) / 2 * ((width + 1) / 2);
-  const bool are_filled = 2 * 4 * tiles <= 3 * height * width;  // two thirds of the elements of tiles, at least
+  const int64_t tiles = ceil_div(height, tile) * ceil_div(width, tile);
+  const bool are_filled =
+      2 * tile * tile * tiles <= 3 * height * width;  // two thirds of the elements of tiles, at least
   return are_filled && std::min(of.channels, of.results) >= kFewestChannels &&
          of.samples * tiles * kChannelsOfTile > of.channels + of.results;
 }
+
+/// With tiles of either size.
+inline bool fits_winograd(const Convolution& of) { return fits_winograd(of, 2) || fits_winograd(of, 4); }
 
 }  // namespace graphpipe::wire

@@ -7,9 +7,9 @@
 namespace graphpipe::wire {
 namespace {
 
-constexpr std::string_view kProductsHeader = "graphpipe-products 2";
+constexpr std::string_view kProductsHeader = "graphpipe-products 3";
 constexpr std::string_view kProductKernels[] = {"blas", "onednn", "packed"};
-constexpr std::string_view kConvolutionKernels[] = {"direct", "winograd"};
+constexpr std::string_view kConvolutionKernels[] = {"direct", "winograd-2x2", "winograd-4x4"};
 constexpr std::string_view kPasses[] = {"forward", "input-gradient", "weight-gradient"};
 
 char letter(bool turned) { return turned ? 't' : 'n'; }

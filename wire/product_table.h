@@ -7,10 +7,10 @@
 // line: rows, inner, columns, how each operand lies in memory (n: by rows, t: transposed), and once it is measured the
 // kernel; then the convolutions: pass, samples, channels, results, height, width, pads above and beside, kernel:
 //
-//   graphpipe-products 2
+//   graphpipe-products 3
 //   threads 1
 //   product 512 768 3072 n t onednn
-//   convolution forward 8 64 64 16 16 1 1 winograd
+//   convolution forward 8 64 64 16 16 1 1 winograd-4x4
 
 #include <compare>
 #include <cstdint>
@@ -35,8 +35,16 @@ struct Product {
 /// The BLAS of LibTorch's build, oneDNN, which is part of the same LibTorch, or our own loops over packed operands.
 enum class ProductKernel : uint8_t { kBlas, kOneDnn, kPacked };
 
-/// Of convolutions that fit Winograd's method: that, or what computes all others (wire/convolution.h).
-enum class ConvolutionKernel : uint8_t { kDirect, kWinograd };
+/// Of convolutions that fit Winograd's method: that with tiles of 2x2 or 4x4 results, or what computes all others
+/// (wire/convolution.h).
+enum class ConvolutionKernel : uint8_t { kDirect, kWinograd2, kWinograd4 };
+
+/// Results of a tile in either direction. Needs: by Winograd's method.
+constexpr int64_t winograd_tile(ConvolutionKernel kernel) { return kernel == ConvolutionKernel::kWinograd2 ? 2 : 4; }
+/// Whether the kernel may compute it.
+inline bool fits_kernel(const Convolution& of, ConvolutionKernel kernel) {
+  return kernel == ConvolutionKernel::kDirect || fits_winograd(of, winograd_tile(kernel));
+}
 
 template <typename Work, typename Kernel>
 struct Timed {

@@ -1,11 +1,14 @@
 #pragma once
-// How the runtime goes over the tiles of a 3x3 convolution by Winograd's method, F(2x2, 3x3) (Lavin & Gray, Fast
-// Algorithms for Convolutional Neural Networks, CVPR 2016): a tile of 2x2 results is made of 4x4 elements in 16
-// products of transformed elements and weights instead of 36. The compiler keeps the memory free that it takes, so both
-// know how much of the tiles is in memory at a time. A function of the shape alone.
+// How the runtime goes over the tiles of a 3x3 convolution by Winograd's method, F(2x2, 3x3) and F(4x4, 3x3) (Lavin &
+// Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016): a tile of 2x2 results is made of 4x4 elements in
+// 16 products of transformed elements and weights instead of 36, a tile of 4x4 results of 6x6 elements in 36 instead of
+// 144. The compiler keeps the memory free that it takes, so both know how much of the tiles is in memory at a time. A
+// function of the shape alone.
 
 #include <algorithm>
 #include <cstdint>
+
+#include "support/integer_math.h"
 
 namespace graphpipe::wire {
 
@@ -16,10 +19,13 @@ struct WinogradShape {
   int64_t samples = 0, inner = 0, rows = 0;
   /// Of the tiled planes.
   int64_t height = 0, width = 0;
+  /// Results of a tile in either direction: 2 or 4.
+  int64_t tile = 2;
+
+  /// The values of a transformed tile.
+  constexpr int64_t values() const { return (tile + 2) * (tile + 2); }
 };
 
-/// The values of a transformed tile.
-inline constexpr int64_t kTileValues = 16;
 /// Tiles are transformed in vectors of eight, and multiplied in panels of sixteen.
 inline constexpr int64_t kTilesOfVector = 8, kTilesOfPanel = 16;
 
@@ -38,29 +44,28 @@ constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
   // Half of a core's second-level cache of 512 KiB, and no more than the elements and results that are not
   // transformed. Fewer panels would read weights too often that fill such a cache themselves.
   constexpr int64_t kBlockBytes = 256 * 1024, kPanelsOfLargeWeights = 4, kLargeWeights = 64 * 64, kExpansion = 4;
-  WinogradTiles tiles{.lines_of_sample = (shape.height + 1) / 2, .tiles = (shape.width + 1) / 2};
+  WinogradTiles tiles{.lines_of_sample = ceil_div(shape.height, shape.tile),
+                      .tiles = ceil_div(shape.width, shape.tile)};
   tiles.lines = shape.samples * tiles.lines_of_sample;
   if (tiles.tiles <= kTilesOfVector / 2) {
     tiles.places = 1;
     while (tiles.places < tiles.tiles) tiles.places *= 2;
     tiles.lines_of_vector = kTilesOfVector / tiles.places;
-    tiles.vectors = (tiles.lines + tiles.lines_of_vector - 1) / tiles.lines_of_vector;
+    tiles.vectors = ceil_div(tiles.lines, tiles.lines_of_vector);
   } else {
-    tiles.vectors_of_line = (tiles.tiles + kTilesOfVector - 1) / kTilesOfVector;
+    tiles.vectors_of_line = ceil_div(tiles.tiles, kTilesOfVector);
     tiles.vectors = tiles.lines * tiles.vectors_of_line;
   }
-  constexpr int64_t kBytesOfPanel = kTileValues * kTilesOfPanel * static_cast<int64_t>(sizeof(float));
-  const int64_t panels = (tiles.vectors + 1) / 2;
-  const int64_t fitting = std::min(kBlockBytes / (kBytesOfPanel * (shape.inner + shape.rows)), panels / kExpansion);
+  const int64_t bytes_of_panel = shape.values() * kTilesOfPanel * static_cast<int64_t>(sizeof(float));
+  const int64_t panels = ceil_div(tiles.vectors, 2);
+  const int64_t fitting = std::min(kBlockBytes / (bytes_of_panel * (shape.inner + shape.rows)), panels / kExpansion);
   const int64_t fewest = shape.inner * shape.rows >= kLargeWeights ? kPanelsOfLargeWeights : 1;
   tiles.panels_of_block = std::min(panels, std::max(fewest, fitting));
   return tiles;
 }
 
 /// Channels are multiplied in whole panels too.
-constexpr int64_t whole_panels(int64_t channels) {
-  return (channels + kTilesOfPanel - 1) / kTilesOfPanel * kTilesOfPanel;
-}
+constexpr int64_t whole_panels(int64_t channels) { return round_up(channels, kTilesOfPanel); }
 
 /// Each value's matrix begins on another cache line: were the distance a multiple of a page, all would share one set of
 /// the first-level cache.
@@ -71,7 +76,7 @@ inline constexpr int64_t kFloatsBetweenValues = 16;
 constexpr int64_t winograd_floats(const WinogradShape& shape) {
   const int64_t inner = whole_panels(shape.inner);
   const int64_t tiles = winograd_tiles(shape).panels_of_block * kTilesOfPanel;
-  return kTileValues * (shape.rows * inner + tiles * (inner + shape.rows) + 3 * kFloatsBetweenValues);
+  return shape.values() * (shape.rows * inner + tiles * (inner + shape.rows) + 3 * kFloatsBetweenValues);
 }
 
 }  // namespace graphpipe::wire

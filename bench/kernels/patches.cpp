@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <functional>
 
-#include "bench/kernels/fastest_of_two.h"
+#include "bench/kernels/fastest_of.h"
 #include "runtime/kernels/convolution.h"
 
 using namespace graphpipe;
@@ -28,8 +28,8 @@ struct Layer {
 constexpr Layer kLayers[] = {{"ViT-B/16", 16, 768}, {"ViT-L/14", 14, 1024}, {"ViT-B/32", 32, 768}};
 
 void print_pair(const std::function<void()>& theirs, const std::function<void()>& ours) {
-  const FastestOfTwo seconds = fastest_of_two(theirs, ours);
-  std::printf(" %.1f, %.1f, %.2f |", 1e3 * seconds.one, 1e3 * seconds.other, seconds.one / seconds.other);
+  const auto [slow, fast] = fastest_of(theirs, ours);
+  std::printf(" %.1f, %.1f, %.2f |", 1e3 * slow, 1e3 * fast, slow / fast);
   std::fflush(stdout);
 }
 

@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/kernels/fastest_of_two.h"
+#include "bench/kernels/fastest_of.h"
 #include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/linear.h"
@@ -30,9 +30,8 @@ namespace {
 using Run = std::function<void()>;
 
 void compare(const char* what, const Run& theirs, const Run& ours) {
-  const FastestOfTwo seconds = fastest_of_two(theirs, ours);
-  std::printf("| %s | %.2f | %.2f | %.2f |\n", what, 1e6 * seconds.one, 1e6 * seconds.other,
-              seconds.one / seconds.other);
+  const auto [slow, fast] = fastest_of(theirs, ours);
+  std::printf("| %s | %.2f | %.2f | %.2f |\n", what, 1e6 * slow, 1e6 * fast, slow / fast);
 }
 
 std::string sizes_text(at::IntArrayRef sizes) {

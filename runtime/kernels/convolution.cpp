@@ -129,9 +129,14 @@ void add_weight_products(at::Tensor& sum, const at::Tensor& any_gradient, const 
     product_into(matrix, matrix_of_sample(gradient, sample), matrix_of_sample(x, sample).t(), adds);
 }
 
-/// The pass, if Winograd's method is to compute it.
-std::optional<wire::Convolution> by_winograd(wire::ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other,
-                                             const WindowShape& shape, int64_t results) {
+struct WinogradChoice {
+  wire::Convolution of;
+  int64_t tile = 2;
+};
+
+/// The pass and its tiles, if Winograd's method is to compute it.
+std::optional<WinogradChoice> by_winograd(wire::ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other,
+                                          const WindowShape& shape, int64_t results) {
   const bool is_three_by_three = shape.kernel_height == 3 && shape.kernel_width == 3 && shape.stride_down == 1 &&
                                  shape.stride_right == 1 && shape.step_down == 1 && shape.step_right == 1;
   const wire::Convolution of{.pass = pass,
@@ -142,15 +147,17 @@ std::optional<wire::Convolution> by_winograd(wire::ConvolutionPass pass, const a
                              .width = shape.width,
                              .pad_top = shape.pad_top,
                              .pad_left = shape.pad_left};
-  const bool takes = is_three_by_three && is_plain(one) && is_plain(other) && wire::fits_winograd(of) &&
-                     choose_convolution_kernel(of) == ConvolutionKernel::kWinograd;
-  return takes ? std::optional(of) : std::nullopt;
+  if (!is_three_by_three || !is_plain(one) || !is_plain(other) || !wire::fits_winograd(of)) return std::nullopt;
+  const ConvolutionKernel kernel = choose_convolution_kernel(of);
+  if (kernel == ConvolutionKernel::kDirect || !wire::fits_kernel(of, kernel)) return std::nullopt;
+  return WinogradChoice{of, wire::winograd_tile(kernel)};
 }
 
 /// Calls `work` with the pass and its workspace.
 template <typename Work>
-void with_winograd(const wire::Convolution& of, const at::TensorOptions& options, const Work& work) {
-  WinogradPass pass{.shape = wire::winograd_shape(of),
+void with_winograd(const WinogradChoice& choice, const at::TensorOptions& options, const Work& work) {
+  const wire::Convolution& of = choice.of;
+  WinogradPass pass{.shape = wire::winograd_shape(of, choice.tile),
                     .read_height = of.height,
                     .read_width = of.width,
                     .pad_top = of.pad_top,
@@ -163,34 +170,37 @@ void with_winograd(const wire::Convolution& of, const at::TensorOptions& options
   work(pass);
 }
 
-at::Tensor forward_winograd(const wire::Convolution& of, const at::Tensor& any_x, const at::Tensor& weight,
+at::Tensor forward_winograd(const WinogradChoice& choice, const at::Tensor& any_x, const at::Tensor& weight,
                             const at::Tensor& any_bias) {
+  const wire::Convolution& of = choice.of;
   const at::Tensor x = any_x.contiguous(), matrix = weight.contiguous();
   const at::Tensor bias = any_bias.defined() ? any_bias.contiguous() : any_bias;
   at::Tensor result = at::empty({of.samples, of.results, of.result_height(), of.result_width()}, x.options());
-  with_winograd(of, x.options(), [&](const WinogradPass& pass) {
+  with_winograd(choice, x.options(), [&](const WinogradPass& pass) {
     winograd_planes(pass, x.const_data_ptr<float>(), matrix.const_data_ptr<float>(), /*is_turned=*/false,
                     bias.defined() ? bias.const_data_ptr<float>() : nullptr, result.mutable_data_ptr<float>());
   });
   return result;
 }
 
-at::Tensor input_winograd(const wire::Convolution& of, const at::Tensor& any_gradient, const at::Tensor& weight) {
+at::Tensor input_winograd(const WinogradChoice& choice, const at::Tensor& any_gradient, const at::Tensor& weight) {
+  const wire::Convolution& of = choice.of;
   const at::Tensor gradient = any_gradient.contiguous(), matrix = weight.contiguous();
   at::Tensor result = at::empty({of.samples, of.channels, of.height, of.width}, gradient.options());
-  with_winograd(of, gradient.options(), [&](const WinogradPass& pass) {
+  with_winograd(choice, gradient.options(), [&](const WinogradPass& pass) {
     winograd_planes(pass, gradient.const_data_ptr<float>(), matrix.const_data_ptr<float>(), /*is_turned=*/true, nullptr,
                     result.mutable_data_ptr<float>());
   });
   return result;
 }
 
-void add_weight_winograd(at::Tensor& sum, const wire::Convolution& of, const at::Tensor& any_gradient,
+void add_weight_winograd(at::Tensor& sum, const WinogradChoice& choice, const at::Tensor& any_gradient,
                          const at::Tensor& any_x) {
+  const wire::Convolution& of = choice.of;
   const at::Tensor gradient = any_gradient.contiguous(), x = any_x.contiguous();
   const bool adds = sum.defined();
   if (!adds) sum = at::empty({of.results, of.channels, 3, 3}, x.options());
-  with_winograd(of, x.options(), [&](const WinogradPass& pass) {
+  with_winograd(choice, x.options(), [&](const WinogradPass& pass) {
     winograd_weights(pass, x.const_data_ptr<float>(), gradient.const_data_ptr<float>(), sum.mutable_data_ptr<float>(),
                      adds);
   });
@@ -233,24 +243,24 @@ void add_weight_direct(at::Tensor& sum, const at::Tensor& gradient, const at::Te
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const ConvolutionGeometry& geometry) {
   const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-  if (const auto of = by_winograd(ConvolutionPass::kForward, x, weight, shape, weight.size(0)))
-    return forward_winograd(*of, x, weight, bias);
+  if (const auto choice = by_winograd(ConvolutionPass::kForward, x, weight, shape, weight.size(0)))
+    return forward_winograd(*choice, x, weight, bias);
   return forward_direct(x, weight, bias, shape, geometry);
 }
 
 at::Tensor convolution_input_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                       const ConvolutionGeometry& geometry) {
   const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-  if (const auto of = by_winograd(ConvolutionPass::kInputGradient, gradient, weight, shape, weight.size(0)))
-    return input_winograd(*of, gradient, weight);
+  if (const auto choice = by_winograd(ConvolutionPass::kInputGradient, gradient, weight, shape, weight.size(0)))
+    return input_winograd(*choice, gradient, weight);
   return input_direct(gradient, x, weight, shape, geometry);
 }
 
 void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x,
                                      const at::Tensor& weight, const ConvolutionGeometry& geometry) {
   const WindowShape shape = window_shape(x.sizes(), weight.sizes(), geometry);
-  if (const auto of = by_winograd(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
-    return add_weight_winograd(sum, *of, gradient, x);
+  if (const auto choice = by_winograd(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
+    return add_weight_winograd(sum, *choice, gradient, x);
   add_weight_direct(sum, gradient, x, weight, shape, geometry);
 }
 
@@ -276,17 +286,18 @@ void MeasuredConvolution::run(ConvolutionKernel kernel) const {
   const ConvolutionGeometry geometry{ones, pads, ones};
   const WindowShape shape = window_shape(x_.sizes(), weight_.sizes(), geometry);
   const bool is_direct = kernel == ConvolutionKernel::kDirect;
+  const WinogradChoice choice{of_, wire::winograd_tile(kernel)};
   at::Tensor sum;
   switch (of_.pass) {
     case ConvolutionPass::kForward:
-      is_direct ? forward_direct(x_, weight_, {}, shape, geometry) : forward_winograd(of_, x_, weight_, {});
+      is_direct ? forward_direct(x_, weight_, {}, shape, geometry) : forward_winograd(choice, x_, weight_, {});
       return;
     case ConvolutionPass::kInputGradient:
-      is_direct ? input_direct(gradient_, x_, weight_, shape, geometry) : input_winograd(of_, gradient_, weight_);
+      is_direct ? input_direct(gradient_, x_, weight_, shape, geometry) : input_winograd(choice, gradient_, weight_);
       return;
     case ConvolutionPass::kWeightGradient:
       if (is_direct) return add_weight_direct(sum, gradient_, x_, weight_, shape, geometry);
-      return add_weight_winograd(sum, of_, gradient_, x_);
+      return add_weight_winograd(sum, choice, gradient_, x_);
   }
 }
 

@@ -58,7 +58,8 @@ ProductKernel choose_product_kernel(const Product& product) {
 ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of) {
   constexpr int64_t kManyChannels = 64;
   const bool is_fast = !has_avx512() || std::min(of.channels, of.results) >= kManyChannels || !is_worth_measuring(of);
-  return has_winograd() && is_fast ? ConvolutionKernel::kWinograd : ConvolutionKernel::kDirect;
+  if (!has_winograd() || !is_fast) return ConvolutionKernel::kDirect;
+  return wire::fits_winograd(of, 4) ? ConvolutionKernel::kWinograd4 : ConvolutionKernel::kWinograd2;
 }
 
 ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of) {
@@ -72,11 +73,12 @@ void take_measured_kernels(std::string_view text) {
   if (!table)
     fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products, convolutions and their kernels",
          "delete it and run `graphpipe build` again");
-  const auto uses = [](const auto& works, auto kernel) {
-    return std::ranges::any_of(works, [&](const auto& each) { return each.kernel == kernel; });
+  const auto is_winograd = [](const wire::TimedConvolution& each) {
+    return each.kernel && each.kernel != ConvolutionKernel::kDirect;
   };
-  if ((!has_winograd() && uses(table->convolutions, ConvolutionKernel::kWinograd)) ||
-      (!has_packed_product() && uses(table->products, ProductKernel::kPacked)))
+  const auto is_packed = [](const wire::TimedProduct& each) { return each.kernel == ProductKernel::kPacked; };
+  if ((!has_winograd() && std::ranges::any_of(table->convolutions, is_winograd)) ||
+      (!has_packed_product() && std::ranges::any_of(table->products, is_packed)))
     fail(Code::kUsage, "the kernels of this plan were measured on a processor with AVX2, which this one lacks",
          "delete kernels.txt in the folder of rank 0, or start all ranks on processors that have it");
   if (table->threads == at::get_num_threads()) measured() = std::move(*table);

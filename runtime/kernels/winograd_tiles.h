@@ -35,19 +35,21 @@ struct Planes {
   }
 };
 
-/// Up to four rows of the elements of eight tiles, two to a tile and 16 to a row, and the same rows from the third
-/// element on.
+/// Rows of the elements of eight tiles, kTile to a tile, and the same rows from the second tile on: a tile reads two
+/// elements of the next. Up to kTile + 2 of them.
+template <int kTile>
 struct TileRows {
-  const float* row[4];
-  const float* shifted[4];
-  float copy[4][2 * kVector8Lanes * 2];
+  static constexpr int64_t kElements = kTile * kVector8Lanes;
+  const float* row[kTile + 2];
+  const float* shifted[kTile + 2];
+  float copy[kTile + 2][2 * kElements];
 };
 
 /// The line of tiles `line` of all samples: its sample and its first row.
 struct LinePlace {
   int64_t sample, top;
-  LinePlace(const wire::WinogradTiles& tiles, int64_t line)
-      : sample(line / tiles.lines_of_sample), top(line % tiles.lines_of_sample * 2) {}
+  LinePlace(const wire::WinogradTiles& tiles, int64_t line, int64_t tile)
+      : sample(line / tiles.lines_of_sample), top(line % tiles.lines_of_sample * tile) {}
 };
 
 /// Elements [begin, end) of a row; there may be fewer than eight.
@@ -58,184 +60,128 @@ GRAPHPIPE_INLINE void copy_elements(const float* from, int64_t begin, int64_t en
 }
 
 /// Of lines that fill vectors: in place if all elements lie inside the plane, else a copy with zeros around it.
-template <int kRows>
+template <int kTile, int kRows>
 GRAPHPIPE_INLINE void read_part_of_line(const wire::WinogradTiles& tiles, const Planes& planes, const float* data,
                                         int64_t channel, int64_t pad_top, int64_t pad_left, int64_t vector,
-                                        TileRows& rows) {
-  constexpr int64_t kElements = kRows == 4 ? 2 * kVector8Lanes + 2 : 2 * kVector8Lanes;
-  const LinePlace line(tiles, vector / tiles.vectors_of_line);
-  const int64_t x = vector % tiles.vectors_of_line * 2 * kVector8Lanes - pad_left, y = line.top - pad_top;
+                                        TileRows<kTile>& rows) {
+  // The next tile whole: vectors of it are loaded.
+  constexpr int64_t kElements = TileRows<kTile>::kElements + (kRows > kTile ? kTile : 0);
+  constexpr int64_t kVectors = ceil_div(kElements, kVector8Lanes);
+  const LinePlace line(tiles, vector / tiles.vectors_of_line, kTile);
+  const int64_t x = vector % tiles.vectors_of_line * kTile * kVector8Lanes - pad_left, y = line.top - pad_top;
   const float* const first = planes.plane(data, line.sample, channel) + y * planes.width + x;
   const bool is_inside = x >= 0 && x + kElements <= planes.width && y >= 0 && y + kRows <= planes.height;
   const int64_t begin = std::max<int64_t>(0, -x), end = std::min(kElements, planes.width - x);
   for (int row = 0; row < kRows; ++row) {
     const float* const from = first + row * planes.width;
     rows.row[row] = is_inside ? from : rows.copy[row];
-    rows.shifted[row] = rows.row[row] + 2;
+    rows.shifted[row] = rows.row[row] + kTile;
     if (is_inside) continue;
-    for (int part = 0; part < 3; ++part) store8(rows.copy[row] + part * kVector8Lanes, Vector8{});
+    for (int64_t part = 0; part < kVectors; ++part) store8(rows.copy[row] + part * kVector8Lanes, Vector8{});
     if (y + row >= 0 && y + row < planes.height) copy_elements(from, begin, end, rows.copy[row]);
   }
 }
 
-/// Of several short lines: a copy of their rows side by side, and another from the third element of each on.
-template <int kRows>
+/// Of several short lines: a copy of their rows side by side, and another from the second tile of each on.
+template <int kTile, int kRows>
 GRAPHPIPE_INLINE void read_short_lines(const wire::WinogradTiles& tiles, const Planes& planes, const float* data,
                                        int64_t channel, int64_t pad_top, int64_t pad_left, int64_t vector,
-                                       TileRows& rows) {
+                                       TileRows<kTile>& rows) {
+  constexpr int64_t kElements = TileRows<kTile>::kElements;
   for (int row = 0; row < kRows; ++row) {
     rows.row[row] = rows.copy[row];
-    rows.shifted[row] = rows.copy[row] + 2 * kVector8Lanes;
-    for (int part = 0; part < 4; ++part) store8(rows.copy[row] + part * kVector8Lanes, Vector8{});
+    rows.shifted[row] = rows.copy[row] + kElements;
+    for (int part = 0; part < 2 * kTile; ++part) store8(rows.copy[row] + part * kVector8Lanes, Vector8{});
   }
   const int64_t first = vector * tiles.lines_of_vector, last = std::min(first + tiles.lines_of_vector, tiles.lines);
   for (int64_t index = first; index < last; ++index) {
-    const LinePlace line(tiles, index);
-    const int64_t y = line.top - pad_top, place = (index - first) * 2 * tiles.places;
+    const LinePlace line(tiles, index, kTile);
+    const int64_t y = line.top - pad_top, place = (index - first) * kTile * tiles.places;
     const float* const from = planes.plane(data, line.sample, channel) + y * planes.width - pad_left;
     const auto copy = [&](int row, int64_t skipped) __attribute__((always_inline)) {
       const int64_t begin = std::max<int64_t>(0, pad_left - skipped);
-      const int64_t end = std::min(planes.width + pad_left - skipped, 2 * tiles.places);
-      float* const to = rows.copy[row] + (skipped > 0 ? 2 * kVector8Lanes : 0) + place;
+      const int64_t end = std::min(planes.width + pad_left - skipped, kTile * tiles.places);
+      float* const to = rows.copy[row] + (skipped > 0 ? kElements : 0) + place;
       for (int64_t i = begin; i < end; ++i) to[i] = from[row * planes.width + skipped + i];
     };
     for (int row = 0; row < kRows; ++row) {
       if (y + row < 0 || y + row >= planes.height) continue;
       copy(row, 0);
-      if (kRows == 4) copy(row, 2);
+      if (kRows > kTile) copy(row, kTile);
     }
   }
 }
 
-template <int kRows>
+template <int kTile, int kRows>
 GRAPHPIPE_INLINE void read_rows(const wire::WinogradTiles& tiles, const Planes& planes, const float* data,
-                                int64_t channel, int64_t pad_top, int64_t pad_left, int64_t vector, TileRows& rows) {
+                                int64_t channel, int64_t pad_top, int64_t pad_left, int64_t vector,
+                                TileRows<kTile>& rows) {
   if (tiles.lines_of_vector == 1)
-    read_part_of_line<kRows>(tiles, planes, data, channel, pad_top, pad_left, vector, rows);
-  else read_short_lines<kRows>(tiles, planes, data, channel, pad_top, pad_left, vector, rows);
+    read_part_of_line<kTile, kRows>(tiles, planes, data, channel, pad_top, pad_left, vector, rows);
+  else read_short_lines<kTile, kRows>(tiles, planes, data, channel, pad_top, pad_left, vector, rows);
 }
 
-/// Writes two rows of results; what lies outside of the plane is left out.
-GRAPHPIPE_INLINE void write_rows(const wire::WinogradTiles& tiles, const Planes& planes, float* data, int64_t channel,
-                                 int64_t vector, const Vector8 (&results)[2][2]) {
-  float copy[2][2 * kVector8Lanes];
-  for (int row = 0; row < 2; ++row)
-    for (int part = 0; part < 2; ++part) store8(copy[row] + part * kVector8Lanes, results[row][part]);
+/// The elements 0 .. kTile - 1 of eight tiles that lie side by side, each a vector of the tiles in an order that
+/// `side_by_side` undoes.
+GRAPHPIPE_INLINE void by_place(const float* row, Vector8 (&elements)[2]) {
+  const Vector8 a = load8(row), b = load8(row + kVector8Lanes);
+  elements[0] = evens(a, b);
+  elements[1] = odds(a, b);
+}
+GRAPHPIPE_INLINE void by_place(const float* row, Vector8 (&elements)[4]) {
+  Vector8 left[2], right[2];
+  by_place(row, left);
+  by_place(row + 2 * kVector8Lanes, right);
+  for (int odd = 0; odd < 2; ++odd) {
+    elements[odd] = evens(left[odd], right[odd]);
+    elements[2 + odd] = odds(left[odd], right[odd]);
+  }
+}
+GRAPHPIPE_INLINE void side_by_side(const Vector8 (&elements)[2], float* row) {
+  store8(row, first_half(elements[0], elements[1]));
+  store8(row + kVector8Lanes, second_half(elements[0], elements[1]));
+}
+GRAPHPIPE_INLINE void side_by_side(const Vector8 (&elements)[4], float* row) {
+  Vector8 left[2], right[2];
+  for (int odd = 0; odd < 2; ++odd) {
+    left[odd] = first_half(elements[odd], elements[2 + odd]);
+    right[odd] = second_half(elements[odd], elements[2 + odd]);
+  }
+  side_by_side(left, row);
+  side_by_side(right, row + 2 * kVector8Lanes);
+}
+
+/// The kRows x kRows elements of eight tiles: those of tiles, or with two of the next.
+template <int kTile, int kRows>
+GRAPHPIPE_INLINE void gather_tiles(const TileRows<kTile>& rows, Vector8 (&elements)[kRows][kRows]) {
+  for (int row = 0; row < kRows; ++row) {
+    Vector8 own[kTile];
+    by_place(rows.row[row], own);
+    for (int i = 0; i < kTile; ++i) elements[row][i] = own[i];
+    if constexpr (kRows > kTile) {
+      by_place(rows.shifted[row], own);
+      for (int i = 0; i < 2; ++i) elements[row][kTile + i] = own[i];
+    }
+  }
+}
+
+/// Writes the results of eight tiles; what lies outside of the plane is left out.
+template <int kTile>
+GRAPHPIPE_INLINE void write_tiles(const wire::WinogradTiles& tiles, const Planes& planes, float* data, int64_t channel,
+                                  int64_t vector, const Vector8 (&results)[kTile][kTile]) {
+  float copy[kTile][kTile * kVector8Lanes];
+  for (int row = 0; row < kTile; ++row) side_by_side(results[row], copy[row]);
   const bool is_short = tiles.lines_of_vector > 1;
   const int64_t first = is_short ? vector * tiles.lines_of_vector : vector / tiles.vectors_of_line;
   const int64_t last = std::min(first + tiles.lines_of_vector, tiles.lines);
-  const int64_t x = is_short ? 0 : vector % tiles.vectors_of_line * 2 * kVector8Lanes;
-  const int64_t width = std::min(planes.width - x, 2 * tiles.places);
+  const int64_t x = is_short ? 0 : vector % tiles.vectors_of_line * kTile * kVector8Lanes;
+  const int64_t width = std::min(planes.width - x, kTile * tiles.places);
   for (int64_t index = first; index < last; ++index) {
-    const LinePlace line(tiles, index);
+    const LinePlace line(tiles, index, kTile);
     float* const to = planes.plane(data, line.sample, channel) + line.top * planes.width + x;
-    const float* const from = copy[0] + (index - first) * 2 * tiles.places;
-    copy_elements(from, 0, width, to);
-    if (line.top + 1 < planes.height) copy_elements(from + 2 * kVector8Lanes, 0, width, to + planes.width);
-  }
-}
-
-/// The values of eight tiles.
-struct TileVectors {
-  Vector8 of[4][4];
-};
-
-/// B^T d B of 4x4 elements d.
-GRAPHPIPE_INLINE TileVectors transform_elements(const TileRows& rows) {
-  Vector8 across[4][4];
-  for (int i = 0; i < 4; ++i) {
-    const Vector8 a = load8(rows.row[i]), b = load8(rows.row[i] + kVector8Lanes);
-    const Vector8 c = load8(rows.shifted[i]), d = load8(rows.shifted[i] + kVector8Lanes);
-    const Vector8 first = evens(a, b), second = odds(a, b), third = evens(c, d), fourth = odds(c, d);
-    across[i][0] = first - third;
-    across[i][1] = second + third;
-    across[i][2] = third - second;
-    across[i][3] = second - fourth;
-  }
-  TileVectors tile;
-  for (int j = 0; j < 4; ++j) {
-    tile.of[0][j] = across[0][j] - across[2][j];
-    tile.of[1][j] = across[1][j] + across[2][j];
-    tile.of[2][j] = across[2][j] - across[1][j];
-    tile.of[3][j] = across[1][j] - across[3][j];
-  }
-  return tile;
-}
-
-/// A g A^T of 2x2 gradients g.
-GRAPHPIPE_INLINE TileVectors transform_gradients(const TileRows& rows) {
-  Vector8 across[2][4];
-  for (int i = 0; i < 2; ++i) {
-    const Vector8 a = load8(rows.row[i]), b = load8(rows.row[i] + kVector8Lanes);
-    const Vector8 first = evens(a, b), second = odds(a, b);
-    across[i][0] = first;
-    across[i][1] = first + second;
-    across[i][2] = first - second;
-    across[i][3] = -second;
-  }
-  TileVectors tile;
-  for (int j = 0; j < 4; ++j) {
-    tile.of[0][j] = across[0][j];
-    tile.of[1][j] = across[0][j] + across[1][j];
-    tile.of[2][j] = across[0][j] - across[1][j];
-    tile.of[3][j] = -across[1][j];
-  }
-  return tile;
-}
-
-/// A^T m A of products m whose values lie `between` floats from each other: two rows of 16 results, plus `bias`.
-GRAPHPIPE_INLINE void results_of_products(const float* products, int64_t between, float bias,
-                                          Vector8 (&results)[2][2]) {
-  Vector8 down[2][4];
-  for (int j = 0; j < 4; ++j) {
-    const Vector8 first = load8(products + j * between), second = load8(products + (4 + j) * between);
-    const Vector8 third = load8(products + (8 + j) * between), fourth = load8(products + (12 + j) * between);
-    down[0][j] = first + second + third;
-    down[1][j] = second - third - fourth;
-  }
-  for (int i = 0; i < 2; ++i) {
-    const Vector8 even = down[i][0] + down[i][1] + down[i][2] + bias;
-    const Vector8 odd = down[i][1] - down[i][2] - down[i][3] + bias;
-    results[i][0] = first_half(even, odd);
-    results[i][1] = second_half(even, odd);
-  }
-}
-
-/// G w G^T of 3x3 weights w.
-GRAPHPIPE_INLINE TileVectors transform_weights(const Vector8 (&weights)[9]) {
-  Vector8 down[4][3];
-  for (int j = 0; j < 3; ++j) {
-    const Vector8 outer = weights[j] + weights[6 + j];
-    down[0][j] = weights[j];
-    down[1][j] = 0.5F * (outer + weights[3 + j]);
-    down[2][j] = 0.5F * (outer - weights[3 + j]);
-    down[3][j] = weights[6 + j];
-  }
-  TileVectors tile;
-  for (int i = 0; i < 4; ++i) {
-    const Vector8 outer = down[i][0] + down[i][2];
-    tile.of[i][0] = down[i][0];
-    tile.of[i][1] = 0.5F * (outer + down[i][1]);
-    tile.of[i][2] = 0.5F * (outer - down[i][1]);
-    tile.of[i][3] = down[i][2];
-  }
-  return tile;
-}
-
-/// G^T m G of products m: gradients of 3x3 weights.
-GRAPHPIPE_INLINE void gradients_of_products(const float* products, int64_t between, Vector8 (&gradients)[9]) {
-  Vector8 down[3][4];
-  for (int j = 0; j < 4; ++j) {
-    const Vector8 first = load8(products + j * between), second = load8(products + (4 + j) * between);
-    const Vector8 third = load8(products + (8 + j) * between), fourth = load8(products + (12 + j) * between);
-    down[0][j] = first + 0.5F * (second + third);
-    down[1][j] = 0.5F * (second - third);
-    down[2][j] = 0.5F * (second + third) + fourth;
-  }
-  for (int i = 0; i < 3; ++i) {
-    gradients[i * 3] = down[i][0] + 0.5F * (down[i][1] + down[i][2]);
-    gradients[i * 3 + 1] = 0.5F * (down[i][1] - down[i][2]);
-    gradients[i * 3 + 2] = 0.5F * (down[i][1] + down[i][2]) + down[i][3];
+    const int64_t begin = (index - first) * kTile * tiles.places;
+    for (int row = 0; row < kTile && line.top + row < planes.height; ++row)
+      copy_elements(copy[row] + begin, 0, width, to + row * planes.width);
   }
 }
 

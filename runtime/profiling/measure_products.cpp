@@ -79,11 +79,12 @@ ProductKernel fastest_kernel(const Product& whole) {
 
 ConvolutionKernel fastest_kernel(const wire::Convolution& of) {
   using enum ConvolutionKernel;
-  const ConvolutionKernel ruled = convolution_kernel_by_rule(of);
   if (!has_winograd()) return kDirect;
+  std::vector<ConvolutionKernel> kernels = {convolution_kernel_by_rule(of)};
+  for (const ConvolutionKernel other : {kDirect, kWinograd2, kWinograd4})
+    if (other != kernels.front() && wire::fits_kernel(of, other)) kernels.push_back(other);
   const MeasuredConvolution pass(part_of(of));
-  return fastest<ConvolutionKernel>({ruled, ruled == kDirect ? kWinograd : kDirect},
-                                    [&](ConvolutionKernel kernel) { pass.run(kernel); });
+  return fastest(kernels, [&](ConvolutionKernel kernel) { pass.run(kernel); });
 }
 
 }  // namespace

@@ -163,10 +163,12 @@ double convolution_rate(wire::ConvolutionKernel kernel, double operator_seconds)
   return flops / seconds;
 }
 
-/// The faster of the two, which `build` chooses.
+/// The fastest of all, which `build` chooses.
 double winograd_rate(double direct, double operator_seconds) {
   if (!has_winograd()) return direct;
-  return std::max(direct, convolution_rate(wire::ConvolutionKernel::kWinograd, operator_seconds));
+  using enum wire::ConvolutionKernel;
+  return std::max(
+      {direct, convolution_rate(kWinograd2, operator_seconds), convolution_rate(kWinograd4, operator_seconds)});
 }
 
 /// FLOP/s of attention and its gradient, with narrow and with wide heads.

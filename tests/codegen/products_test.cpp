@@ -41,10 +41,10 @@ std::string products_of_layer(bool turned, const std::vector<int64_t>& items) {
 
 TEST_CASE("the products of a layer, its gradients' and each number of samples, with operands as they lie") {
   CHECK(products_of_layer(true, {8, 2, 8}) ==
-        "graphpipe-products 2\nthreads 2\nproduct 32 128 512 n n\nproduct 32 512 128 n t\n"
+        "graphpipe-products 3\nthreads 2\nproduct 32 128 512 n n\nproduct 32 512 128 n t\n"
         "product 128 32 512 t n\nproduct 128 128 512 n n\nproduct 128 128 512 t n\nproduct 128 512 128 n t\n");
   CHECK(products_of_layer(false, {2}) ==
-        "graphpipe-products 2\nthreads 2\nproduct 32 128 512 n t\nproduct 32 512 128 n n\nproduct 512 32 128 t n\n");
+        "graphpipe-products 3\nthreads 2\nproduct 32 128 512 n t\nproduct 32 512 128 n n\nproduct 512 32 128 t n\n");
 }
 
 TEST_CASE("the passes of convolutions that fit Winograd's method, and of no other") {
@@ -56,11 +56,11 @@ TEST_CASE("the passes of convolutions that fit Winograd's method, and of no othe
   };
   make.output(convolved(convolved(x, "first", 16, 1), "second", 32, 2), "y");
   CHECK(products_of(std::move(make.graph), {2}) ==
-        "graphpipe-products 2\nthreads 2\nconvolution forward 2 16 32 24 20 1 0\n"
+        "graphpipe-products 3\nthreads 2\nconvolution forward 2 16 32 24 20 1 0\n"
         "convolution weight-gradient 2 16 32 24 20 1 0\n");
 }
 
 TEST_CASE("products too small to be worth it are left out") {
-  CHECK(products_of_layer(true, {}) == "graphpipe-products 2\nthreads 2\n");
+  CHECK(products_of_layer(true, {}) == "graphpipe-products 3\nthreads 2\n");
   CHECK_FALSE(wire::is_worth_measuring({64, 64, 64}));
 }

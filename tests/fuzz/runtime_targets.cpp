@@ -148,9 +148,9 @@ void run_product_table(std::string_view input) {
 }
 
 std::vector<std::string> product_table_seeds() {
-  return {"graphpipe-products 2\nthreads 1\nproduct 512 768 3072 n t onednn\n",
-          "graphpipe-products 2\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n",
-          "graphpipe-products 2\nthreads 1\nconvolution weight-gradient 8 64 32 16 15 1 0 winograd\n"};
+  return {"graphpipe-products 3\nthreads 1\nproduct 512 768 3072 n t onednn\n",
+          "graphpipe-products 3\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n",
+          "graphpipe-products 3\nthreads 1\nconvolution weight-gradient 8 64 32 16 15 1 0 winograd-4x4\n"};
 }
 
 void run_weight_parts(std::string_view input) {
@@ -381,7 +381,7 @@ FuzzTarget fuzz_product_table() {
   return {"product_table",
           run_product_table,
           product_table_seeds,
-          {"product ", "threads ", " n", " t", " blas", " onednn", "convolution ", " winograd", "\n", "-1",
+          {"product ", "threads ", " n", " t", " blas", " onednn", "convolution ", " winograd-2x2", "\n", "-1",
            "9223372036854775807"}};
 }
 

@@ -59,6 +59,9 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
                                  {1, 70, 37, {30, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                  {4, 130, 96, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
 
+constexpr wire::ConvolutionKernel kKernels[] = {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd2,
+                                                wire::ConvolutionKernel::kWinograd4};
+
 at::Tensor random_planes(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
 }
@@ -121,9 +124,8 @@ void check_convolution(const PlaneCase& c) {
 TEST_CASE("convolutions of planes and both their gradients are those in float64, by each kernel") {
   const c10::InferenceMode no_autograd;
   for (const PlaneCase& c : kPlanes)
-    for (const wire::ConvolutionKernel kernel :
-         {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd}) {
-      if (kernel == wire::ConvolutionKernel::kWinograd && !has_winograd()) continue;
+    for (const wire::ConvolutionKernel kernel : kKernels) {
+      if (kernel != wire::ConvolutionKernel::kDirect && !has_winograd()) continue;
       const Forced forced(c, kernel);
       check_convolution(c);
     }
@@ -141,9 +143,13 @@ TEST_CASE("the number of threads changes no bit of a convolution by Winograd's m
   const int before = at::get_num_threads();
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
-    const Forced forced(c, wire::ConvolutionKernel::kWinograd);
-    results[threads / 2] = {convolution(x, w, {}, geometry), convolution_input_gradient(gradient, x, w, geometry),
-                            convolution_weight_gradient(gradient, x, w, geometry)};
+    for (const wire::ConvolutionKernel kernel : kKernels) {
+      if (kernel == wire::ConvolutionKernel::kDirect) continue;
+      const Forced forced(c, kernel);
+      results[threads / 2].insert(results[threads / 2].end(), {convolution(x, w, {}, geometry),
+                                                               convolution_input_gradient(gradient, x, w, geometry),
+                                                               convolution_weight_gradient(gradient, x, w, geometry)});
+    }
   }
   at::set_num_threads(before);
   for (size_t i = 0; i < results[0].size(); ++i) CHECK(results[0][i].equal(results[1][i]));
@@ -154,14 +160,17 @@ TEST_CASE("a table of kernels decides between Winograd's method and the others")
   const PlaneCase& c = {8, 64, 64, {16, 16}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
   const wire::Convolution wide{wire::ConvolutionPass::kForward, 8, 64, 64, 16, 16, 1, 1};
   CHECK(wire::fits_winograd(wide));
-  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd);  // by the rule
+  CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd4);  // by the rule
   const at::Tensor x = random_planes({8, 64, 16, 16}, 1), w = random_planes({64, 64, 3, 3}, 2);
   const auto computed_by = [&](wire::ConvolutionKernel kernel) {
     const Forced forced(c, kernel);
     CHECK(choose_convolution_kernel(wide) == kernel);
     return convolution(x, w, {}, {c.strides, c.pads, c.dilations});
   };
-  CHECK_FALSE(computed_by(wire::ConvolutionKernel::kDirect).equal(computed_by(wire::ConvolutionKernel::kWinograd)));
+  const at::Tensor direct = computed_by(wire::ConvolutionKernel::kDirect);
+  const at::Tensor small_tiles = computed_by(wire::ConvolutionKernel::kWinograd2);
+  CHECK_FALSE(direct.equal(small_tiles));
+  CHECK_FALSE(small_tiles.equal(computed_by(wire::ConvolutionKernel::kWinograd4)));
 }
 
 TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {

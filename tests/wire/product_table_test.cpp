@@ -12,25 +12,25 @@ TEST_CASE("a table of products reads back as it was printed, measured or not") {
                    {{512, 768, 3072, false, true}, ProductKernel::kOneDnn},
                    {{512, 768, 3072, true, true}, ProductKernel::kPacked}},
       .convolutions = {{{ConvolutionPass::kForward, 8, 64, 32, 16, 15, 1, 0}},
-                       {{ConvolutionPass::kInputGradient, 8, 64, 32, 16, 15, 1, 0}, ConvolutionKernel::kWinograd},
+                       {{ConvolutionPass::kInputGradient, 8, 64, 32, 16, 15, 1, 0}, ConvolutionKernel::kWinograd4},
                        {{ConvolutionPass::kWeightGradient, 8, 64, 32, 16, 15, 1, 0}, ConvolutionKernel::kDirect}}};
   const std::string text =
-      "graphpipe-products 2\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n"
+      "graphpipe-products 3\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n"
       "product 512 768 3072 n t onednn\nproduct 512 768 3072 t t packed\nconvolution forward 8 64 32 16 15 1 0\n"
-      "convolution input-gradient 8 64 32 16 15 1 0 winograd\nconvolution weight-gradient 8 64 32 16 15 1 0 direct\n";
+      "convolution input-gradient 8 64 32 16 15 1 0 winograd-4x4\nconvolution weight-gradient 8 64 32 16 15 1 0 direct\n";
   CHECK(print_product_table(table) == text);
   CHECK(parse_product_table(text) == table);
   CHECK(parse_product_table(print_product_table({})) == ProductTable{});
 }
 
 TEST_CASE("another text is no table of products") {
-  const std::string start = "graphpipe-products 2\nthreads 1\n", line = "product 64 128 256 n t blas\n";
+  const std::string start = "graphpipe-products 3\nthreads 1\n", line = "product 64 128 256 n t blas\n";
   const std::string convolution = "convolution forward 8 64 32 16 15 1 0 direct\n";
   CHECK(parse_product_table(start + line + convolution));
   for (const std::string& text : {std::string(),
-                                  std::string("graphpipe-products 3\nthreads 1\n"),
-                                  std::string("graphpipe-products 2\n"),
-                                  std::string("graphpipe-products 2\nthreads 0\n"),
+                                  std::string("graphpipe-products 2\nthreads 1\n"),
+                                  std::string("graphpipe-products 3\n"),
+                                  std::string("graphpipe-products 3\nthreads 0\n"),
                                   start + "product 64 128 256 n\n",
                                   start + "product 64 128 256 n x\n",
                                   start + "product 64 128 256 n t mkl\n",
