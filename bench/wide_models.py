@@ -165,6 +165,33 @@ class ResNet18(nn.Module):
         return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
+def two_convolutions(before: int, width: int) -> nn.Sequential:
+    return nn.Sequential(*(layer for of in (before, width) for layer in (
+        nn.Conv2d(of, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())))
+
+
+class UNet(nn.Module):
+    """A class for each pixel: halved three times, and doubled again beside what each size began as."""
+
+    def __init__(self, widths=(32, 64, 128, 256), classes: int = 10):
+        super().__init__()
+        pairs = list(zip(widths, widths[1:]))
+        self.first = two_convolutions(3, widths[0])
+        self.down = nn.ModuleList(nn.Sequential(nn.MaxPool2d(2), two_convolutions(*pair)) for pair in pairs)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(deep, flat, 2, 2) for flat, deep in reversed(pairs))
+        self.join = nn.ModuleList(two_convolutions(2 * flat, flat) for flat, _ in reversed(pairs))
+        self.head = nn.Conv2d(widths[0], classes, 1)
+
+    def forward(self, x):
+        sizes = [self.first(x)]
+        for part in self.down:
+            sizes.append(part(sizes[-1]))
+        x = sizes.pop()
+        for up, join in zip(self.up, self.join):
+            x = join(torch.cat([sizes.pop(), up(x)], 1))
+        return self.head(x)
+
+
 class Dlrm(nn.Module):
     """Dense features and one row of each table, joined."""
 
@@ -202,6 +229,7 @@ MODELS = {
     "chain": lambda: (Classifier(256, [Block(256, 8) for _ in range(8)]), rows_of(256)),
     "branches": lambda: (Branches(), rows_of(256)),
     "resnet18": lambda: (ResNet18(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
+    "unet": lambda: (UNet(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
     "mlp": lambda: (nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU()))),
                     {"input": torch.randn(SAMPLES, 64)}),
     "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),
@@ -225,6 +253,10 @@ def cross_entropy(outputs, labels):
     return functional.cross_entropy(outputs[0].flatten(0, -2), labels["label"].flatten())
 
 
+def cross_entropy_of_pixels(outputs, labels):
+    return functional.cross_entropy(outputs[0], labels["label"])
+
+
 def contrastive(outputs, labels):
     """The symmetric loss of CLIP: a picture belongs to the text of its own sample."""
     own = torch.arange(outputs[0].shape[0], device=outputs[0].device)
@@ -236,6 +268,10 @@ def load(name: str) -> Example:
     module, inputs = (MODELS | LARGE)[name]()
     if name == "clip":
         return Example(module, inputs, {}, ["similarity"], "contrastive:similarity", contrastive)
+    if name == "unet":
+        label = torch.randint(0, 10, (SAMPLES, 64, 64))
+        return Example(module, inputs, {"label": label}, ["logits"], "cross_entropy:logits,label",
+                       cross_entropy_of_pixels)
     label = inputs["ids"].roll(-1, 1) if name in LARGE else torch.randint(0, 10, (SAMPLES,))
     return Example(module, inputs, {"label": label}, ["logits"],
                    "cross_entropy:logits,label", cross_entropy)

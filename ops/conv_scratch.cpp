@@ -144,13 +144,15 @@ bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samp
 }
 
 double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  double most = direct_scratch(node, operands, samples);
+  double largest = direct_scratch(node, operands, samples);
   const std::optional<wire::Convolution> winograd = winograd_pass(node, operands, samples);
-  for (const int64_t tile : {2, 4})
-    if (winograd && wire::fits_winograd(*winograd, tile))
-      most = std::max(
-          most, static_cast<double>(wire::winograd_floats(wire::winograd_shape(*winograd, tile))) * sizeof(float));
-  return most;
+  if (!winograd) return largest;
+  for (const int64_t tile : {2, 4}) {
+    if (!wire::fits_winograd(*winograd, tile)) continue;
+    const int64_t floats = wire::winograd_floats(wire::winograd_shape(*winograd, tile));
+    largest = std::max(largest, static_cast<double>(floats) * sizeof(float));
+  }
+  return largest;
 }
 
 }  // namespace graphpipe::ops

@@ -42,8 +42,9 @@ struct WinogradTiles {
 
 constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
   // Half of a core's second-level cache of 512 KiB, and no more than the elements and results that are not
-  // transformed. Fewer panels would read weights too often that fill such a cache themselves.
-  constexpr int64_t kBlockBytes = 256 * 1024, kPanelsOfLargeWeights = 4, kLargeWeights = 64 * 64, kExpansion = 4;
+  // transformed. Where weights fill such a cache themselves, fewer than four panels of small tiles, or two of large
+  // ones, would read them too often.
+  constexpr int64_t kBlockBytes = 256 * 1024, kLinesOfPanels = 8, kLargeWeights = 64 * 64, kExpansion = 4;
   WinogradTiles tiles{.lines_of_sample = ceil_div(shape.height, shape.tile),
                       .tiles = ceil_div(shape.width, shape.tile)};
   tiles.lines = shape.samples * tiles.lines_of_sample;
@@ -59,7 +60,7 @@ constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
   const int64_t bytes_of_panel = shape.values() * kTilesOfPanel * static_cast<int64_t>(sizeof(float));
   const int64_t panels = ceil_div(tiles.vectors, 2);
   const int64_t fitting = std::min(kBlockBytes / (bytes_of_panel * (shape.inner + shape.rows)), panels / kExpansion);
-  const int64_t fewest = shape.inner * shape.rows >= kLargeWeights ? kPanelsOfLargeWeights : 1;
+  const int64_t fewest = shape.inner * shape.rows >= kLargeWeights ? kLinesOfPanels / shape.tile : 1;
   tiles.panels_of_block = std::min(panels, std::max(fewest, fitting));
   return tiles;
 }

@@ -11,6 +11,7 @@
 
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/product.h"
+#include "runtime/kernels/vector_loops.h"
 #include "runtime/kernels/windows.h"
 #include "runtime/kernels/winograd.h"
 #include "wire/convolution.h"

@@ -57,9 +57,11 @@ ProductKernel choose_product_kernel(const Product& product) {
 
 ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of) {
   constexpr int64_t kManyChannels = 64;
+  using enum ConvolutionKernel;
+  if (!has_winograd()) return kDirect;
+  if (wire::fits_kernel(of, kWinograd4)) return kWinograd4;
   const bool is_fast = !has_avx512() || std::min(of.channels, of.results) >= kManyChannels || !is_worth_measuring(of);
-  if (!has_winograd() || !is_fast) return ConvolutionKernel::kDirect;
-  return wire::fits_winograd(of, 4) ? ConvolutionKernel::kWinograd4 : ConvolutionKernel::kWinograd2;
+  return is_fast ? kWinograd2 : kDirect;
 }
 
 ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of) {

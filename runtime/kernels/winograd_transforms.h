@@ -52,8 +52,7 @@ struct WinogradTransform<2> {
   }
 };
 
-/// At the points 0, 5/8, -5/8, 3/2, -3/2 and infinity, whose rounding errors are half of those at 1 and 2: 1.7 times
-/// those of the definition, in sums over 16 to 256 channels.
+/// At the points 0, 5/8, -5/8, 3/2, -3/2 and infinity: rounding errors are half of those with 1 and 2.
 template <>
 struct WinogradTransform<4> {
   static constexpr int kValues = 6;

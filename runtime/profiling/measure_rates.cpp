@@ -148,27 +148,30 @@ double weight_rate(double product_rate, double operator_seconds) {
   return 4 * kElements / beside_call(seconds, operator_seconds + 2 * kRows * kElements / product_rate);
 }
 
-/// FLOP/s of 3x3 convolutions and their gradients, over one map that is large and one that is deep. Counted are the
-/// products of the definition, also where Winograd's method needs fewer.
-double convolution_rate(wire::ConvolutionKernel kernel, double operator_seconds) {
-  constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{64, 16}, {256, 8}};
+/// FLOP/s of 3x3 convolutions and their gradients, over maps from large to deep, each by the fastest of those kernels
+/// that may compute it, as `build` chooses. Counted are the products of the definition, also where Winograd's method
+/// needs fewer.
+double convolution_rate(std::initializer_list<wire::ConvolutionKernel> kernels, double operator_seconds) {
+  constexpr int64_t kSamples = 4, kWindow = 9, kMaps[][2] = {{32, 64}, {64, 16}, {256, 8}};
   double flops = 0, seconds = 0;
   for (const auto& [channels, size] : kMaps)
     for (const wire::ConvolutionPass pass : {wire::ConvolutionPass::kForward, wire::ConvolutionPass::kInputGradient,
                                              wire::ConvolutionPass::kWeightGradient}) {
       flops += 2 * static_cast<double>(kSamples * size * size * channels * channels * kWindow);
-      const MeasuredConvolution measured({pass, kSamples, channels, channels, size, size, 1, 1});
-      seconds += beside_call(seconds_of([&] { measured.run(kernel); }), operator_seconds);
+      const wire::Convolution of{pass, kSamples, channels, channels, size, size, 1, 1};
+      const MeasuredConvolution measured(of);
+      double fastest = kInfinity;
+      for (const wire::ConvolutionKernel kernel : kernels)
+        if (wire::fits_kernel(of, kernel)) fastest = std::min(fastest, seconds_of([&] { measured.run(kernel); }));
+      seconds += beside_call(fastest, operator_seconds);
     }
   return flops / seconds;
 }
 
-/// The fastest of all, which `build` chooses.
+/// Of convolutions that fit Winograd's method.
 double winograd_rate(double direct, double operator_seconds) {
-  if (!has_winograd()) return direct;
   using enum wire::ConvolutionKernel;
-  return std::max(
-      {direct, convolution_rate(kWinograd2, operator_seconds), convolution_rate(kWinograd4, operator_seconds)});
+  return has_winograd() ? convolution_rate({kDirect, kWinograd2, kWinograd4}, operator_seconds) : direct;
 }
 
 /// FLOP/s of attention and its gradient, with narrow and with wide heads.
@@ -192,7 +195,7 @@ double attention_rate(double operator_seconds) {
 DeviceRates measured_once() {
   DeviceRates rates{.operator_seconds = operator_seconds()};
   rates.products = product_rate(rates.operator_seconds);
-  rates.convolutions = convolution_rate(wire::ConvolutionKernel::kDirect, rates.operator_seconds);
+  rates.convolutions = convolution_rate({wire::ConvolutionKernel::kDirect}, rates.operator_seconds);
   rates.winograd = winograd_rate(rates.convolutions, rates.operator_seconds);
   rates.attention = attention_rate(rates.operator_seconds);
   rates.memory = memory_rate(rates.operator_seconds);
