@@ -94,7 +94,8 @@ constexpr size_t kRecentSteps = 20;
 
 std::string words(const char* format, double value) {
   char buffer[60];
-  std::snprintf(buffer, sizeof buffer, format, value);
+  // Processors give NaN either sign, which would print.
+  std::snprintf(buffer, sizeof buffer, format, std::isnan(value) ? std::abs(value) : value);
   return buffer;
 }
 
@@ -154,10 +155,7 @@ bool is_step_line(std::string_view line) {
 }
 
 std::string eval_line(const RunResult& result) {
-  char line[80];
-  std::snprintf(line, sizeof line, "evaluation after step %lld: loss %.9g",
-                static_cast<long long>(result.eval_steps.back()), result.eval_losses.back());
-  return line;
+  return text("evaluation after step ", result.eval_steps.back()) + words(": loss %.9g", result.eval_losses.back());
 }
 
 std::string peak_lines(const RunResult& result) {

@@ -145,6 +145,14 @@ TEST_CASE("results are one flat JSON object whose numbers read back to the bit")
   CHECK(step_line(result, 1002) == "step 2 of 1002 loss 0.25 (2.000 s, 64 samples/s, 25 min left)");
   CHECK(step_line(result, 10'002) == "step 2 of 10002 loss 0.25 (2.000 s, 64 samples/s, 4 h 10 min left)");
   CHECK(is_step_line(step_line(result, 7)));
+  result.losses = {0.5, -std::numeric_limits<double>::quiet_NaN()};
+  CHECK(step_line(result, 7) == "step 2 of 7 loss nan (2.000 s, 64 samples/s, 8 s left)");
+  result.eval_steps = {2};
+  result.eval_losses = {-std::numeric_limits<double>::quiet_NaN()};
+  CHECK(eval_line(result) == "evaluation after step 2: loss nan");
+  result.losses = {0.5, 0.25};
+  result.eval_steps = {};
+  result.eval_losses = {};
   CHECK_FALSE(is_step_line(peak_lines(result)));
   CHECK(peak_lines(result) == "device 0 peak 0.00 MiB\ndevice 1 peak 0.00 MiB\n");
   result.arenas = {{}, {.bytes = 3 << 20, .steps = 5, .fallback_steps = 1, .fallbacks = 0, .page_faults = 2}};
