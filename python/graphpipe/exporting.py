@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import cross_entropy, module_facts, own_gradients, unknown_calls
+from . import cross_entropy, forward_results, module_facts, own_gradients, unknown_calls
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -395,6 +395,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     of each is the batch, except for those that `fixed_batch` names; where it names all, the file is one sample as a whole,
     which lint, plan and compile take with one_sample=True. All parts are exported as they train; their modes and the random
     state are left as they were.
+    `output_names`: of the tensors that forward returns, in order; else the keys of the dict that it returns, else PyTorch's.
     Returns the path. Errors: ValueError where the exporter refuses the module or fixes the batch, and where forward updates a
     buffer that is no statistic of a BatchNorm, or has gradients of its own (own_gradients.py).
     """
@@ -425,14 +426,18 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     path.parent.mkdir(parents=True, exist_ok=True)
 
     def write(batch: Any) -> Any:
-        return torch.onnx.export(module.train(), (), str(path), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
-                          input_names=list(inputs), output_names=list(output_names) if output_names else None,
-                          dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
-                          opset_version=opset)
+        written = torch.onnx.export(module.train(), (), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
+                                    input_names=list(inputs), output_names=list(output_names) if output_names else None,
+                                    dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
+                                    opset_version=opset)
+        if not output_names:
+            forward_results.name_outputs(written)
+        written.save(str(path), external_data=True)
+        return written
 
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
-        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), _with_finite_values(module), \
+        with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), forward_results.without_caches(module), _with_finite_values(module), \
                 _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen, \
                 cross_entropy.written_out():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself

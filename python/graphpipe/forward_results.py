@@ -1,0 +1,47 @@
+"""What a module's forward returns: the names of its results in the file, and no caches among them."""
+
+import contextlib
+from typing import Any, Iterator, Optional
+
+
+@contextlib.contextmanager
+def without_caches(module: Any) -> Iterator[None]:
+    """Models of transformers that generate return what a later call for the next word would need, unless their
+    configuration says otherwise. Trainings never do, and PyTorch's exporter refuses the type."""
+    # Parts share configurations; each is here once, so that it gets back what it had.
+    configs = [getattr(part, "config", None) for part in module.modules()]
+    found: "dict[int, Any]" = {id(config): config for config in configs if getattr(config, "use_cache", None) is True}
+    try:
+        for config in found.values():
+            config.use_cache = False
+        yield
+    finally:
+        for config in found.values():
+            config.use_cache = True
+
+
+def _names(program: Any) -> "list[Optional[str]]":
+    """The keys of the dict that forward returns, such as transformers' outputs, for each result that is a tensor; None where
+    there is no key."""
+    spec = program.call_spec.out_spec
+    is_dict = isinstance(spec.context, (list, tuple)) and all(isinstance(key, str) for key in spec.context)
+    keys = list(spec.context) if is_dict and len(spec.context) == spec.num_children else [None] * spec.num_children
+    names: "list[Optional[str]]" = []
+    for key, child in zip(keys, spec.children()):
+        names += [key] if child.is_leaf() else [key and f"{key}_{leaf}" for leaf in range(child.num_leaves)]
+    results = [output for output in program.graph_signature.output_specs if output.kind.name == "USER_OUTPUT"]
+    return [name for name, output in zip(names, results) if type(output.arg).__name__ != "ConstantArgument"]
+
+
+def name_outputs(written: Any) -> None:
+    """Names the outputs of the exporter's program as forward does, where nothing else has the name."""
+    graph, names = written.model.graph, _names(written.exported_program)
+    if len(names) != len(graph.outputs):
+        return
+    taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    taken |= {value.name for node in graph for value in node.outputs}
+    for index, (value, name) in enumerate(zip(graph.outputs, names)):
+        returned_before = any(value is other for other in graph.outputs[:index])
+        if name and name not in taken and value.producer() is not None and not returned_before:
+            taken.add(name)
+            value.name = name

@@ -1,0 +1,72 @@
+"""graphpipe.export names outputs as forward does, and leaves out what models that generate keep for the next word. Needs
+torch and onnx."""
+
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+import onnx
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+import graphpipe  # noqa: E402
+
+
+class Returns(torch.nn.Module):
+    def __init__(self, results):
+        super().__init__()
+        self.linear, self.results = torch.nn.Linear(3, 4), results
+
+    def forward(self, x):
+        return self.results(self.linear(x), x)
+
+
+class Cache:
+    """No type that PyTorch's exporter knows, as transformers' DynamicCache."""
+
+
+class Generates(torch.nn.Module):
+    """As the causal language models of transformers: a part and its parent have one configuration, another has its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(3, 4), torch.nn.Linear(4, 4)
+        self.config = self.first.config = types.SimpleNamespace(use_cache=True)
+        self.second.config = types.SimpleNamespace(use_cache=False)
+
+    def forward(self, x):
+        logits = self.second(self.first(x))
+        return {"logits": logits, "past": Cache()} if self.config.use_cache else {"logits": logits}
+
+
+class ForwardResults(unittest.TestCase):
+    def outputs(self, module, **options):
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(module, {"x": torch.randn(2, 3)}, Path(folder) / "model.onnx", **options)
+            onnx.checker.check_model(str(path))
+            return [output.name for output in onnx.load(path).graph.output]
+
+    def test_keys_of_a_dict_are_the_names(self):
+        named = Returns(lambda y, x: {"logits": y, "nothing": None, "hidden": (y * 2, y * 3), "loss": y.sum()})
+        self.assertEqual(self.outputs(named), ["logits", "hidden_0", "hidden_1", "loss"])
+        self.assertEqual(self.outputs(named, output_names=["a", "b", "c", "d"]), ["a", "b", "c", "d"])
+
+    def test_names_that_something_else_has_are_left_to_it(self):
+        self.assertEqual(self.outputs(Returns(lambda y, x: {"x": y, "out": y * 2}))[1], "out")
+        self.assertEqual(len(set(self.outputs(Returns(lambda y, x: {"x": y, "y": x * 2, "linear.weight": x * 3})))), 3)
+
+    def test_results_without_keys_keep_the_names_of_the_exporter(self):
+        self.assertEqual(self.outputs(Returns(lambda y, x: y)), ["linear"])
+        self.assertEqual(len(self.outputs(Returns(lambda y, x: (y, x * 2)))), 2)
+
+    def test_caches_are_left_out_and_configurations_stay_as_they_are(self):
+        module = Generates()
+        self.assertEqual(self.outputs(module), ["logits"])
+        self.assertEqual((module.config.use_cache, module.second.config.use_cache), (True, False))
+
+
+if __name__ == "__main__":
+    unittest.main()
