@@ -104,11 +104,23 @@ def unpack_into(folder, inputs, paths, kind):
         raise Refused(paths[0], "the files hold no samples", "check --data")
 
 
+def not_writable(folder, error):
+    return Refused(folder, f"it cannot be written: {error.strerror}", "name another folder in GRAPHPIPE_DATA_CACHE",
+                   EXIT_ENVIRONMENT)
+
+
+def made_within(parent):
+    """A new folder in one that may not be there yet."""
+    try:
+        os.makedirs(parent, mode=0o700, exist_ok=True)
+        sweep(parent)
+        return tempfile.mkdtemp(prefix=".unpacking-", dir=parent)
+    except OSError as error:
+        raise not_writable(parent, error) from error
+
+
 def unpack_as(target, inputs, paths, kind):
-    parent = os.path.dirname(target)
-    os.makedirs(parent, mode=0o700, exist_ok=True)
-    sweep(parent)
-    work = tempfile.mkdtemp(prefix=".unpacking-", dir=parent)
+    work = made_within(os.path.dirname(target))
     lock = os.open(work, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
@@ -116,8 +128,7 @@ def unpack_as(target, inputs, paths, kind):
         os.rename(work, target)
     except OSError as error:
         if not os.path.isdir(target):  # else another run was faster
-            raise Refused(target, f"it cannot be written: {error.strerror}",
-                          "name another folder in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT) from error
+            raise not_writable(target, error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(lock)
@@ -139,8 +150,7 @@ def unpack(arguments):
         if not arguments.quiet:
             files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
             print(f"unpacking {files} ({size / (1 << 20):.1f} MiB) into {target}", file=sys.stderr)
-        if arguments.cache:
-            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        if arguments.cache and os.path.isdir(os.path.dirname(target)):
             make_room(os.path.dirname(target), size)
         unpack_as(target, inputs, paths, kind)
     if arguments.cache:

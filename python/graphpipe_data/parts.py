@@ -54,15 +54,27 @@ class Parts:
             part.close()
 
 
+def readable(count):
+    """Bytes as the command prints them."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def no_room(path, message, folder, free):
+    return Refused(path, f"{message} {folder} has {readable(free)}, of which {readable(SPARE_BYTES)} stay free",
+                   "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
+
+
 def check_room(folder, needed, path):
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
-        raise Refused(path, f"unpacked it has {needed >> 20} MiB, and {folder} has room for {free >> 20} MiB",
-                      "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
+        raise no_room(path, f"unpacked it has {readable(needed)}, and", folder, free)
 
 
 def check_spare(folder, path):
     free = shutil.disk_usage(folder).free
     if free < SPARE_BYTES:
-        raise Refused(path, f"what it holds fills the disk of {folder}: {free >> 20} MiB are left",
-                      "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
+        raise no_room(path, "what it holds fills the disk:", folder, free)

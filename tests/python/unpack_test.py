@@ -1,16 +1,20 @@
 """What fills samples up that are smaller than the model's, and files that lie about their sizes (python/graphpipe_data)."""
 
 import array
+import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 import pyarrow
 import pyarrow.compute
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python/graphpipe_data"))
+PROGRAM = Path(__file__).resolve().parents[2] / "python/graphpipe_data"
+sys.path.insert(0, str(PROGRAM))
 from inputs import Input, Refused  # noqa: E402
 from padding import fill_up  # noqa: E402
+from parts import readable  # noqa: E402
 from tables import Column  # noqa: E402
 from webdataset import in_corner, npy_elements  # noqa: E402
 
@@ -84,6 +88,28 @@ class Headers(unittest.TestCase):
         self.assertIsNone(npy_elements(npy((1, 2), 2), declared((2, 2), None))[0])
         self.assertIsNone(npy_elements(npy((2, 1), 1), declared((2, 2)))[0])
         self.assertIsNone(npy_elements(npy((2, 3), 6), declared((2, 2)))[0])
+
+
+class Cache(unittest.TestCase):
+    def test_folders_that_cannot_be_written_are_named_without_a_traceback(self):
+        with tempfile.TemporaryDirectory() as place:
+            table, taken = Path(place) / "data.txt", Path(place) / "taken"
+            table.write_text("graphpipe-data 3\nbatch 1\ninput x int64 0 1 [1]\n")
+            for file in (taken, Path(place) / "x.tar"):
+                file.touch()
+            (Path(place) / "full").symlink_to("nowhere")
+            for cache in (taken, taken / "below", Path(place) / "full"):
+                with self.subTest(cache=cache.name):
+                    end = subprocess.run([sys.executable, PROGRAM, "--table", table, "--cache", cache, Path(place) / "x.tar"],
+                                         capture_output=True, text=True, check=False)
+                    self.assertEqual(end.returncode, 5, end.stderr)
+                    self.assertIn(f"{str(cache)!r}: it cannot be written: ", end.stderr)
+                    self.assertIn("name another folder in GRAPHPIPE_DATA_CACHE", end.stderr)
+                    self.assertNotIn("Traceback", end.stderr)
+
+    def test_sizes_are_readable(self):
+        self.assertEqual([readable(count) for count in (0, 999, 1010, 1 << 20, 3 << 29)],
+                         ["0 B", "999 B", "0.986 KiB", "1 MiB", "1.5 GiB"])
 
 
 if __name__ == "__main__":
