@@ -157,7 +157,7 @@ def _bytes_of(name: str, array: Any, declared: Input, fill: Optional[float] = No
     if found != declared.shape or not fits:
         other = fits and 0 < len(found) and found[1:] == declared.shape[1:] and found[0] != declared.shape[0]
         hint = f": every batch has the plan's {declared.shape[0]} samples (DataLoader(batch_size={declared.shape[0]}, drop_last=True))" \
-            if other else ""
+            if other else "" if fits else f": make it {declared.type} first (NumPy's astype, a tensor's to)"
         raise FeedError(f"the batch has {_type_of(view)}{list(found)} for {name!r}; the run takes "
                         f"{declared.type}{list(declared.shape)}{hint}")
     if not view.c_contiguous:

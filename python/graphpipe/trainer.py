@@ -99,14 +99,16 @@ class Trainer:
                 on_step: Optional[Callable[[Step], None]]) -> dict[str, Any]:
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             with feeder, subprocess.Popen(words, env=environment(), stdout=output, stderr=errors) as run:
+                losses = _Losses(log)
                 try:
-                    losses = _Losses(log)
                     while _still_runs(run):
                         _report(losses, on_step)
                     _report(losses, on_step)
                 except BaseException:
                     end(run)
                     raise
+                finally:
+                    losses.close()
             if feeder.failure is not None:
                 raise feeder.failure
             output.seek(0)
@@ -138,6 +140,10 @@ class _Losses:
 
     def __init__(self, path: Optional[str]) -> None:
         self._path, self._file, self._rest, self._told = path, None, b"", 0  # type: Optional[str], Any, bytes, int
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def new(self) -> Iterator[Step]:
         for line in self._lines():
