@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -191,7 +192,9 @@ Status build_folder(const std::string& folder, const Options& options, const std
   // Removed first, so that a symbolic link in its place is not followed and a named pipe does not block.
   std::error_code ignored;
   fs::remove(folder + "/build.log", ignored);
-  std::ofstream log(folder + "/build.log");
+  const std::string log_path = folder + "/build.log";
+  std::ofstream log(log_path);
+  if (!log) return disk_problem(log_path, std::error_code(errno, std::generic_category()));
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
   GP_TRY_VOID(remember_cache(folder));

@@ -110,7 +110,7 @@ Status remove_stale(const std::string& folder, const std::set<std::string>& list
     GP_TRY_VOID(check_no_links(folder, path));
     std::error_code error;
     fs::remove(folder + "/" + path, error);
-    if (error) return disk_problem(path, error);
+    if (error) return disk_problem(text(folder, "/", path), error);
   }
   return Ok{};
 }
@@ -203,7 +203,7 @@ Status make_folders(const std::string& folder, const std::vector<codegen::Source
   for (const codegen::SourceFile& source : sources) {
     std::error_code error;
     fs::create_directories(fs::path(folder + "/" + source.path).parent_path(), error);
-    if (error) return disk_problem(source.path, error);
+    if (error) return disk_problem(text(folder, "/", source.path), error);
   }
   return Ok{};
 }

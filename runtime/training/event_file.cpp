@@ -8,6 +8,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "runtime/error.h"
 #include "support/text.h"
 
 namespace graphpipe::runtime {
@@ -85,8 +86,13 @@ std::string scalars_record(double wall_time, int64_t step, std::span<const std::
 }
 
 GrowingFile make_event_file(const std::string& folder) {
-  std::error_code error;  // any error will show when the file is created
+  std::error_code error;
   std::filesystem::create_directories(folder, error);
+  if (error)
+    throw RunError(Diagnostic{.code = Code::kEnvironment,
+                              .origin = ModelText(folder),
+                              .message = text("cannot make the folder: ", error.message()),
+                              .hint = "check the folder of --tensorboard, its permissions and the space on its disk"});
   const std::string stem =
       text(folder, "/events.out.tfevents.", std::time(nullptr), ".", host_name(), ".", getpid(), ".");
   int run = 0;

@@ -48,6 +48,12 @@ TEST_CASE("a folder is written, written again, and loses what is no longer part 
   REQUIRE(write(folder / "out", sources("stages/b.cpp")).ok());
   CHECK(fs::exists(folder / "out/stages/b.cpp"));
   CHECK_FALSE(fs::exists(folder / "out/stages/a.cpp"));
+  // What cannot be removed is named with its folder.
+  fs::remove(folder / "out/stages/b.cpp");
+  fs::create_directories(folder / "out/stages/b.cpp/taken");
+  const Result<FolderNotes> refused = write(folder / "out", sources());
+  REQUIRE(refuses(refused, Code::kEnvironment));
+  CHECK(refused.problems()[0].origin.raw() == folder / "out/stages/b.cpp");
 }
 
 TEST_CASE("a folder of somebody else's is left alone, also where it holds a file that is called plan.json") {

@@ -165,5 +165,8 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
     REQUIRE(mkfifo((out + "/build.log").c_str(), 0600) == 0);
     graphpipe_output({"build", out});
     CHECK(fs::is_regular_file(out + "/build.log"));
+    fs::remove(out + "/build.log");
+    fs::create_directories(out + "/build.log/taken");
+    CHECK(says(refusal({"build", out}, 5), "build.log"));
   }
 }

@@ -179,6 +179,13 @@ TEST_CASE("every run into a folder has an event file of its own, which grows rec
   CHECK(bytes == version_record(1).size());
   std::ofstream(folder.file("file")) << "x";
   CHECK_THROWS_AS(make_event_file(folder.file("file")), RunError);
+  // What forbids the folder is said, not what follows from its absence.
+  try {
+    make_event_file("/proc/self/board");
+    CHECK(false);
+  } catch (const RunError& error) {
+    CHECK(error.diagnostic().message.find("cannot make the folder: ") == 0);
+  }
 }
 
 TEST_CASE("a loss is too large by the median of those before it, whatever its sign, and not before there are some") {
