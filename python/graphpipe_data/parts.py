@@ -64,7 +64,7 @@ def readable(count):
 
 
 def no_room(path, message, folder, free):
-    return Refused(path, f"{message} {folder} has {readable(free)}, of which {readable(SPARE_BYTES)} stay free",
+    return Refused(path, f"{message} {folder} has {readable(free)} left, and {readable(SPARE_BYTES)} stay free",
                    "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
 
 
