@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,8 +96,18 @@ Descriptor take_lock(const std::string& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) cannot(path, "open the folder", std::strerror(errno));
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    cannot(path, "take checkpoints there", "another run does");
+    throw RunError(Diagnostic{.code = Code::kEnvironment,
+                              .origin = ModelText(path),
+                              .message = "another run keeps its checkpoints in this folder",
+                              .hint = "name another folder, or wait until that run has ended"});
   return folder;
+}
+
+// The first checkpoint may be due after hours: what forbids it should be known before.
+void check_writable(const std::string& path) {
+  const std::string folder = text(path, "/", kWriting, "try");
+  if (::mkdir(folder.c_str(), 0777) != 0) cannot(path, "write into the folder", std::strerror(errno));
+  ::rmdir(folder.c_str());
 }
 
 void check_files(const std::string& folder, const wire::CheckpointRecord& record) {
@@ -135,6 +146,7 @@ CheckpointFolder::CheckpointFolder(const std::string& path, const std::string& m
   lock_ = take_lock(path);
   for (const std::string& name : names_in(path))
     if (is_leftover(name)) remove_tree(path + "/" + name);
+  check_writable(path);
   if (read_mark(path)) return;
   OutputFile mark(path + "/" + std::string(wire::kCheckpointsMark));
   mark.write(mark_text(model));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -219,6 +220,40 @@ TEST_CASE("the last whole checkpoint is taken, and damaged ones are named") {
   const RunEnd none = refused(training, 8, {"--resume", folder, "--checkpoint", folder});
   CHECK(none.exit_code == graphpipe::wire::kExitInputRefused);
   CHECK(none.errors.find("step-6") != std::string::npos);
+}
+
+TEST_CASE("a folder of checkpoints that another run has is refused, with what to do") {
+  const std::string outer = make_folder(false, 19), path = outer + "/checkpoints";
+  const CheckpointFolder held(path, "model", true);
+  try {
+    const CheckpointFolder second(path, "model", true);
+    CHECK(false);
+  } catch (const RunError& error) {
+    CHECK(error.diagnostic().message == "another run keeps its checkpoints in this folder");
+    CHECK(error.diagnostic().hint.find("wait until that run has ended") != std::string::npos);
+  }
+  fs::remove_all(outer);
+}
+
+TEST_CASE("a folder of checkpoints that this user may not write into is refused before the first step") {
+  const std::string outer = make_folder(false, 19), path = outer + "/checkpoints";
+  { const CheckpointFolder made(path, "model", true); }
+  fs::permissions(outer, fs::perms::all);
+  fs::permissions(path + "/" + std::string(graphpipe::wire::kCheckpointsMark), fs::perms::all);
+  fs::permissions(path, fs::perms(0555));  // of the group too, which stays root's
+  const bool root = geteuid() == 0;        // whom no permissions bind
+  if (root) REQUIRE(seteuid(65534) == 0);
+  std::string said;
+  try {
+    const CheckpointFolder again(path, "model", true);
+  } catch (const RunError& error) {
+    said = error.diagnostic().message;
+  }
+  if (root) REQUIRE(seteuid(0) == 0);
+  CHECK(said == "cannot write into the folder: Permission denied");
+  fs::permissions(path, fs::perms::owner_all);
+  { const CheckpointFolder third(path, "model", true); }
+  fs::remove_all(outer);
 }
 
 TEST_CASE("folders of other things, of other models and with checkpoints are not written to") {
