@@ -115,13 +115,6 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
   return folded;
 }
 
-/// "cls_token", "distillation_token", "mask_emb", "latent_queries": vectors of features, not numbers that are expanded.
-bool is_name_of_token(std::string_view parameter) {
-  constexpr std::array<std::string_view, 6> kWords = {"cls", "emb", "latent", "prompt", "quer", "token"};
-  const std::string_view member = parameter.substr(parameter.rfind('.') + 1);
-  return std::ranges::any_of(kWords, [&](std::string_view word) { return member.find(word) != member.npos; });
-}
-
 /// exp(-x) is above zero and -exp(x) below; nothing for other elements, and for those that no addition gives.
 template <typename T>
 std::optional<T> element_before(const FoldedTensor& folded, T element) {
@@ -179,13 +172,13 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
   return folded.parameter.empty() ? std::nullopt : understand(std::move(folded), calls, tensor.dims);
 }
 
-bool is_expanded_first(const Tensor& tensor, const std::string& parameter, std::string_view elements) {
+bool is_expanded_first(const Tensor& tensor, bool has_features, std::string_view elements) {
   const Sizes& dims = tensor.dims;
   const auto width = static_cast<size_t>(ir::bytes_per_element(*dtype_of_onnx(tensor.onnx_type)));
   if (dims.size() < 2 || !has_equal_parts(elements, dims, 0, width)) return false;
   const bool is_one_row =
       dims.back() > 1 && std::all_of(dims.begin() + 1, dims.end() - 1, [](int64_t dim) { return dim == 1; });
-  if (is_uniform(elements, width)) return is_one_row && is_name_of_token(parameter);
+  if (is_uniform(elements, width)) return is_one_row && has_features;
   for (size_t axis = 1; axis < dims.size(); ++axis)
     if (dims[axis] > 1 && has_equal_parts(elements, dims, axis, width)) return false;
   return true;

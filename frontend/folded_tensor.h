@@ -39,8 +39,9 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
                                           const ExportSignature& signature);
 
 /// Whether the elements of a tensor that is expanded say along which axis: its parts along the first are equal, and
-/// those along others are not. A token's that are all equal, as they begin, are the features of one.
-bool is_expanded_first(const Tensor& tensor, const std::string& parameter, std::string_view elements);
+/// those along others are not. Those that are all equal, as tokens begin, are one row where its readers take features
+/// along the last axis (has_features()); else they may be one number.
+bool is_expanded_first(const Tensor& tensor, bool has_features, std::string_view elements);
 
 /// The elements of the parameter, of float32 or float64: those of which the calls make the given ones. Nothing where
 /// none do.

@@ -10,6 +10,7 @@
 #include "frontend/body_reads.h"
 #include "frontend/code_line.h"
 #include "frontend/equal_parts.h"
+#include "frontend/features.h"
 #include "frontend/folded_tensor.h"
 #include "frontend/folding_note.h"
 #include "frontend/looked_up_rows.h"
@@ -110,7 +111,7 @@ class FoldedRestorer {
     if (!folded.is_expanded) return tensor;
     if (tensor.dims[0] != fixed_batch()) return std::nullopt;
     const std::optional<std::string> elements = elements_of_(tensor);
-    if (!elements || !is_expanded_first(tensor, folded.parameter, *elements)) return std::nullopt;
+    if (!elements || !is_expanded_first(tensor, has_features(body_, tensor), *elements)) return std::nullopt;
     Tensor part = tensor;
     part.data = {.slot = -1, .bytes = first_parts(*elements, tensor.dims, 0, element_bytes(tensor))};
     part.dims[0] = 1;

@@ -77,16 +77,29 @@ TEST_CASE("a token that is expanded for the samples of a fixed batch is one para
   CHECK(shape(tokens->graph, "m.table") == "2 3 ");
 }
 
-TEST_CASE("a token whose elements are all equal is known by its name") {
+TEST_CASE("a token whose elements are all equal is known by what reads it") {
   const auto imported = joined("[4,1,3]", sized("m.cls_token"), repeated({0}, 12));
   REQUIRE(imported.ok());
   CHECK(shape(imported->graph, "m.cls_token") == "1 1 3 ");
-  for (const char* name : {"cls", "m.mask_emb", "m.query"})
-    CHECK(trained(joined("[4,1,3]", sized(name), repeated({0}, 12), "", {name})) == std::set<std::string>{name});
-  CHECK(is_refused(joined("[4,1,3]", sized("embed.scale"), repeated({0}, 12), "", {"embed.scale"})));
-  // One number may have been expanded to all of them, or one row to several.
-  CHECK(is_refused(joined("[4,1,3]", sized("m.table"), repeated({0}, 12))));
+  CHECK(shape(joined("[4,1,3]", sized("m.table"), repeated({0}, 12))->graph, "m.table") == "1 1 3 ");
+  // One row may have been expanded to several.
   CHECK(is_refused(joined("[4,2,3]", sized("m.cls_token"), repeated({0}, 24))));
+  const auto read_by = [](const std::string& node, const std::string& target, const std::string& arguments) {
+    return import_noted(
+        exported_model("g (float[4,1,3] x, float[4,1,3] expand, float[1,1,3] positions, float[3,3] w, "
+                       "float[3] v) => (float y) { " +
+                           node + " y = Relu(z) }",
+                       {{"s", taken_by("add.Tensor", "%expand, %p_positions")}, {"z", taken_by(target, arguments)}},
+                       {"m.embed_scale", "w", "v", "positions"}),
+        {{{"expand", sized("m.embed_scale")}}, {{"expand", repeated({1}, 12)}}, {}});
+  };
+  CHECK(read_by("z = MatMul(expand, w)", "matmul.default", "%expand, %p_w").ok());
+  CHECK(read_by("z = LayerNormalization(expand, v)", "layer_norm.default", "%expand, [3], %p_v").ok());
+  CHECK(read_by("s = Add(expand, positions) z = MatMul(s, w)", "matmul.default", "%s, %p_w").ok());
+  // One number may have been expanded to all of them.
+  CHECK(is_refused(read_by("z = Mul(x, expand)", "mul.Tensor", "%x, %expand")));
+  CHECK(is_refused(read_by("s = Add(x, expand) z = MatMul(s, w)", "matmul.default", "%s, %p_w")));
+  CHECK(is_refused(read_by("z = Concat<axis = 2>(x, expand)", "cat.default", "[%x, %expand], 2")));
 }
 
 TEST_CASE("a token of a file with one sample is the same, for any batch") {
