@@ -24,6 +24,7 @@
 #include "frontend/restore_parameters.h"
 #include "frontend/straight_through.h"
 #include "frontend/transposed_copies.h"
+#include "frontend/unlike_torch.h"
 #include "frontend/untraced_parameters.h"
 #include "frontend/wire_scan.h"
 #include "ops/infer_helpers.h"
@@ -244,6 +245,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   restore_detach(body, signature, refuses_losses(request.spec), lowering.notes());
   restore_dropout(body, lowering.notes());
   report_left_out_additions(body, lowering.notes());
+  report_unlike_torch(body, refuses_losses(request.spec), lowering.notes());
 
   if (Status inputs = bind_inputs(body, request, batch, lowering); !inputs.ok())
     append(lowering.problems(), inputs.problems());
