@@ -7,6 +7,7 @@
 
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
+#include "support/text.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -84,7 +85,9 @@ std::optional<LeftOut> left_out_in_code(const GraphBody& body, const ExportSigna
     const std::string* const named = parameter_in(line, node.module, members);
     if (named == nullptr) continue;
     const std::optional<ExportedCall> call = parse_exported_call(node.exported_from);
-    if (call && std::ranges::any_of(call->values, is_lost)) return LeftOut{*named, std::string(line)};
+    if (call && std::ranges::any_of(call->values, is_lost))
+      return LeftOut{*named, text("the exporter's optimiser has left out what ", quoted(ModelText(std::string(line))),
+                                  " computes with it")};
   }
   return std::nullopt;
 }

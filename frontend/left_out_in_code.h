@@ -13,7 +13,9 @@
 namespace graphpipe::frontend {
 
 struct LeftOut {
-  std::string parameter, line;  // of code
+  std::string parameter;
+  /// What shows it, for a message.
+  std::string evidence;
 };
 
 /// The first of these parameters that a line of its module's code names, though not for its size or type alone, where

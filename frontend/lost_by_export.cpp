@@ -224,8 +224,10 @@ void Reporter::report_doubtful() {
   const std::string others = doubtful.size() == 1 ? "" : text(", and ", doubtful.size() - 1, " more");
   add(Severity::kWarning, ModelText(first.value),
       text("the exporter's optimiser has merged this layer", others, " with ", quoted(ModelText(first.merged_with)),
-           ": it is taken for the same module, applied again, but may be ", quoted(ModelText(first.other_module)),
-           ", which began with the same numbers"),
+           ": it is taken for the same module, applied again, but may be ",
+           first.other_module.empty()
+               ? "one without weights"
+               : text(quoted(ModelText(first.other_module)), ", which began with the same numbers")),
       "nothing if the module applies one layer to this input several times; else another model trains: export with "
       "graphpipe.export, or with optimize=False");
 }

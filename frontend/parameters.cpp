@@ -53,6 +53,7 @@ ExportSignature read_signature(const std::map<std::string, std::string>& metadat
     if (!key.ends_with("graph_signature")) continue;
     std::istringstream lines(value);
     for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with(": USER_OUTPUT")) signature.outputs.push_back(line.substr(0, line.find(':')));
       const size_t open = line.find("target='");
       const size_t close = line.rfind('\'');
       const bool parameter = line.find(": PARAMETER") != std::string::npos;

@@ -20,6 +20,8 @@ struct ExportSignature {
   std::map<std::string, bool> is_parameter;
   /// The parameter or buffer that an input of the exported program stands for: "p_fc_weight" -> "fc.weight".
   std::map<std::string, std::string> tensor_of_input;
+  /// What the exported program calls the values that the module returns, in the order of the file's outputs.
+  std::vector<std::string> outputs;
 
   /// That which an argument of a call such as "%p_fc_weight" stands for, or nothing.
   std::string tensor_of(std::string_view argument) const;

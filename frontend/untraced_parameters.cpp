@@ -10,27 +10,19 @@
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
 #include "frontend/left_out_in_code.h"
+#include "frontend/left_out_numbers.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/restore_parts.h"
 #include "frontend/restore_split.h"
 #include "frontend/results_with_parameters.h"
+#include "frontend/twin_layers.h"
 
 namespace graphpipe::frontend {
 namespace {
 
-/// How torch.export begins the names of values that layers with parameters compute.
-constexpr std::array<std::string_view, 8> kLayers = {"addmm",      "conv",   "embedding", "group_norm",
-                                                     "layer_norm", "linear", "prelu",     "rms_norm"};
-
-bool is_of_layer(std::string_view value) {
-  return std::ranges::any_of(kLayers, [&](std::string_view layer) { return value.starts_with(layer); });
-}
-
 /// "linear_1.weight" is an entry of the module's state; "linear_1" is a value of its program.
 bool names_value(std::string_view name) { return name.find_first_of("./:") == name.npos; }
-
-std::string_view last_component(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 /// An initializer that the exporter's optimiser has computed: it has the name of a value of the module's program.
 bool is_computed(const Tensor& tensor, const ExportSignature& signature) {
@@ -103,22 +95,10 @@ bool takes_sizes(std::string_view target) {
   return std::ranges::any_of(kTargets, [&](std::string_view each) { return target.starts_with(each); });
 }
 
-/// "encoder.norm." of "encoder.norm.weight".
-std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
-
-/// Whether the file has one tensor for both, as the optimiser leaves of those that began equal, or both are zeros.
-bool began_equal(const Tensor& one, const Tensor& other) {
-  return one.onnx_type == other.onnx_type && one.dims == other.dims && one.layout == other.layout &&
-         one.data.slot == other.data.slot && one.data.bytes == other.data.bytes;
-}
-
-/// Parameters of which the file tells nothing, by component: "weight".
-using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
-
 class Tracer {
  public:
   Tracer(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules)
-      : body_(body), signature_(signature), rules_(rules) {
+      : body_(body), signature_(signature), rules_(rules), twins_(body, signature) {
     for (const Tensor& tensor : body.initializers) {
       values_.insert(tensor.name);
       const auto dtype = dtype_of_onnx(tensor.onnx_type);
@@ -175,8 +155,7 @@ class Tracer {
       std::erase(untraced.names, found->parameter);
       untraced.names.insert(untraced.names.begin(), found->parameter);
       untraced.unexplained = std::max<size_t>(untraced.unexplained, 1);
-      untraced.evidence =
-          text("the exporter's optimiser has left out what ", quoted(ModelText(found->line)), " computes with it");
+      untraced.evidence = found->evidence;
     }
     return untraced;
   }
@@ -187,23 +166,17 @@ class Tracer {
     for (const auto& [name, is_parameter] : signature_.is_parameter)
       if (is_parameter && !values_.contains(name) && !readers_.contains(name) && !without_product_.contains(name) &&
           !computed_from_.contains(name) && !looked_up_.contains(name) && !rules_.leaves_out(name) &&
-          !rules_.tied(name).value_or(false))
+          !rules_.tied(name).value_or(false) && rules_.trains(name).value_or(true))
         unknown.insert(name);
-    return left_out_in_code(body_, signature_, unknown, [this](const std::string& name) { return is_made(name); });
+    const auto is_made_here = [this](const std::string& name) { return is_made(name); };
+    std::optional<LeftOut> found = left_out_in_code(body_, signature_, unknown, is_made_here);
+    return found ? found : left_out_number(body_, signature_, unknown, is_made_here);
   }
 
-  std::vector<DoubtfulLayer> doubtful_layers() const {
-    std::vector<DoubtfulLayer> doubtful;
-    for (const std::string& lost : read_) {
-      const auto twins = twins_.find(lost);
-      if (!is_of_layer(lost) || is_made(lost) || twins == twins_.end()) continue;
-      for (const std::string& twin : twins->second) {
-        const auto taken = taken_by_.find(twin);
-        const std::string other = taken == taken_by_.end() ? "" : equal_module(taken->second);
-        if (!other.empty()) doubtful.push_back({lost, twin, other});
-      }
-    }
-    return doubtful;
+  std::vector<DoubtfulLayer> doubtful_layers(const ElementsOf& elements_of) const {
+    std::set<std::string> lost = read_;
+    std::erase_if(lost, [this](const std::string& name) { return is_made(name); });
+    return twins_.doubtful(lost, elements_of);
   }
 
   /// The result of a layer, or another that was computed with a parameter (results_with_parameters.h), that is read
@@ -301,7 +274,7 @@ class Tracer {
 
   void read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
     results_.insert(call.result);
-    read_twins(call, nodes);
+    twins_.read(call, nodes);
     const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
     const bool reads_other = reads_another_parameter(call, nodes);
@@ -321,60 +294,10 @@ class Tracer {
     }
   }
 
-  /// Notes which parameters the call takes, and for each value that it takes what its nodes read of the same kind,
-  /// which it does not take.
-  void read_twins(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
-    for (const std::string& value : call.values) {
-      if (std::string name = signature_.tensor_of(value); signature_.lists_parameter(name))
-        taken_by_[call.result].insert(std::move(name));
-      if (!is_of_layer(value.substr(1))) continue;
-      for (const OnnxNode* node : nodes)
-        for (const std::string& input : node->inputs)
-          if (call_of_value(input) == call_of_value(value.substr(1)) &&
-              std::ranges::find(call.values, "%" + input) == call.values.end())
-            twins_[value.substr(1)].insert(input);
-    }
-  }
-
-  /// Whether a lost layer can only be the one that nodes read in its place, applied again: that takes several
-  /// parameters of one module, and no other module has as many of which nothing is known.
-  bool is_applied_again(const std::string& lost, const UnknownNames& unknown) const {
-    const auto twins = twins_.find(lost);
-    if (twins == twins_.end() || twins->second.size() != 1) return false;
-    const auto taken = taken_by_.find(*twins->second.begin());
-    if (taken == taken_by_.end()) return false;
-    const std::string module = module_of(*taken->second.begin());
-    if (!std::ranges::all_of(taken->second, [&](const std::string& name) { return module_of(name) == module; }))
-      return false;
-    std::map<std::string, size_t> counts;  // by module
-    for (const auto& [component, names] : unknown)
-      for (const std::string& name : names) ++counts[module_of(name)];
-    return std::ranges::all_of(counts, [&](const auto& each) { return each.second < taken->second.size(); });
-  }
-
-  /// A module that has an equal parameter for each of these of which the file has a tensor; empty where none has.
-  std::string equal_module(const std::set<std::string>& parameters) const {
-    std::optional<std::set<std::string>> modules;
-    for (const std::string& name : parameters) {
-      const auto tensor = std::ranges::find(body_.initializers, name, &Tensor::name);
-      if (tensor == body_.initializers.end()) continue;
-      std::set<std::string> equal;
-      for (const Tensor& each : body_.initializers)
-        if (signature_.lists_parameter(each.name) && last_component(each.name) == last_component(name) &&
-            module_of(each.name) != module_of(name) && began_equal(each, *tensor))
-          equal.insert(module_of(each.name));
-      if (modules) std::erase_if(equal, [&](const std::string& module) { return !modules->contains(module); });
-      modules = std::move(equal);
-    }
-    if (!modules || modules->empty()) return {};
-    const std::string& module = *modules->begin();
-    return module.empty() ? "the module itself" : module.substr(0, module.size() - 1);
-  }
-
   /// A layer that has been merged with another, or computed beforehand.
   bool has_lost_layer(const UnknownNames& unknown) const {
     const auto is_lost = [&](const std::string& name) {
-      return is_of_layer(name) && !is_made(name) && !is_applied_again(name, unknown);
+      return is_of_layer(name) && !is_made(name) && !twins_.is_applied_again(name, unknown);
     };
     const auto is_folded = [&](const Tensor& tensor) {
       return is_computed(tensor, signature_) && !is_look_up(tensor, signature_) && is_of_layer(tensor.name);
@@ -446,12 +369,11 @@ class Tracer {
   std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
   std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes
   std::map<std::string, const Tensor*> matrices_;
-  std::map<std::string, std::set<std::string>> readers_;   // of each tensor: the calls that take it
-  std::map<std::string, std::string> without_product_;     // weights of calls of which the file has no product
-  std::map<std::string, std::set<std::string>> taken_by_;  // parameters, by the results of the calls that take them
-  std::map<std::string, std::set<std::string>> twins_;     // what is read in the place of values of layers
-  std::map<std::string, std::string> parted_;              // tensors, and the parameter that they were computed from
-  std::map<std::string, std::string> computed_from_;       // parameters without a tensor, and what was computed of each
+  std::map<std::string, std::set<std::string>> readers_;  // of each tensor: the calls that take it
+  std::map<std::string, std::string> without_product_;    // weights of calls of which the file has no product
+  TwinLayers twins_;
+  std::map<std::string, std::string> parted_;         // tensors, and the parameter that they were computed from
+  std::map<std::string, std::string> computed_from_;  // parameters without a tensor, and what was computed of each
 };
 
 }  // namespace
@@ -474,7 +396,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
                             });
   if (!is_optimised) return {};
   UntracedParameters untraced = tracer.run();
-  untraced.doubtful = tracer.doubtful_layers();
+  untraced.doubtful = tracer.doubtful_layers(elements_of);
   for (const Tensor& tensor : body.initializers)
     if (is_look_up(tensor, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);
   return untraced;

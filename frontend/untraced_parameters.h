@@ -13,19 +13,13 @@
 #include "frontend/parameter_rules.h"
 #include "frontend/parameters.h"
 #include "frontend/restore_parameters.h"
+#include "frontend/twin_layers.h"
 
 namespace graphpipe::frontend {
 
 /// Initializers that are rows of a table of parameters, looked up beforehand since their numbers are constants, such as
 /// the positions of GPT-2: they train as the rows do.
 std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignature& signature);
-
-/// A layer that the optimiser has merged with another of the same input.
-struct DoubtfulLayer {
-  std::string value, merged_with;
-  /// A module that began with the same numbers as that of the other, and is applied elsewhere as well: "encoder.norm".
-  std::string other_module;
-};
 
 struct UntracedParameters {
   /// As many or more than remain unexplained: of those of one kind ("weight"), which ones is not known.

@@ -56,3 +56,43 @@ TEST_CASE("a BatchNorm that is applied again has the running statistics of the m
   both.insert(both.end(), one.begin(), one.end());
   CHECK(operands_of_norms(model) == both);
 }
+
+namespace {
+
+/// "norm(tanh(norm(x))) * SCALE + SECOND(x)", of which the second norm has been merged with the first.
+Result<Imported> merged_norm(const std::string& kind, const std::string& scale, std::vector<std::string> parameters) {
+  const std::string op = kind == "layer" ? "LayerNormalization" : "InstanceNormalization";
+  const auto call = [](const std::string& target, const std::string& arguments) {
+    return target + "](args = (" + arguments + "), kwargs = {})";
+  };
+  const std::string first = kind + "_norm", second = kind + "_norm_1";
+  ImportRequest request;
+  request.spec.loss.kind = "mse";
+  return import_bytes(exported_model("g (float[N,4,4] x, float[4] weight, float[4] bias) => (float[N,4,4] y) { " +
+                                         first + " = " + op + "(x, weight, bias) t = Tanh(" + first + ") u = " + op +
+                                         "(t, weight, bias) s = Mul(u, weight) y = Add(s, " + first + ") }",
+                                     {{first, call(kind + "_norm.default", "%x, %p_weight, %p_bias")},
+                                      {"t", call("tanh.default", "%" + first)},
+                                      {"u", call(kind + "_norm.default", "%t, %p_weight, %p_bias")},
+                                      {"s", call("mul.Tensor", "%u, %p_" + scale)},
+                                      {"y", call("add.Tensor", "%s, %" + second)}},
+                                     std::move(parameters)),
+                      request);
+}
+
+}  // namespace
+
+TEST_CASE("a merged InstanceNorm may have had no weights, which is warned of") {
+  const auto imported = merged_norm("instance", "weight", {"weight", "bias"});
+  REQUIRE(imported.ok());
+  CHECK(reports(imported->notes, Code::kLostByExport, "'instance_norm_1': the exporter's optimiser has merged this"));
+  CHECK(reports(imported->notes, Code::kLostByExport, "may be one without weights"));
+}
+
+TEST_CASE("a merged norm was another's where that has one parameter of which nothing is known, and an equal one") {
+  CHECK(merged_norm("layer", "weight", {"weight", "bias"}).ok());
+  CHECK(merged_norm("layer", "m.weight", {"weight", "bias", "m.weight"}).ok());
+  const auto refused = merged_norm("layer", "m.weight", {"weight", "bias", "m.weight", "m.bias"});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "merged the layer of 'layer_norm_1'"));
+}
