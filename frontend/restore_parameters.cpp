@@ -15,6 +15,7 @@
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/name_repeated.h"
 #include "frontend/restore_first_steps.h"
 #include "frontend/restore_folded.h"
 #include "frontend/restore_parts.h"
@@ -441,6 +442,7 @@ void put_in_front(GraphBody& body, Restoration& restored, std::vector<OnnxNode> 
 Restoration restore_parameters(GraphBody& body, const ExportSignature& signature, const ParameterRules& rules,
                                const TensorReaders& readers) {
   if (signature.tensor_of_input.empty()) return {};
+  name_repeated(body);
   Separation separation = separate_merged(body, signature, rules, readers.elements_of);
   Restoration restored = Restorer(body, signature, rules, readers.may_be_transposes).run();
   for (std::optional<size_t>& place : restored.nodes)
