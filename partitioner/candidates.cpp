@@ -8,6 +8,7 @@
 #include "cost/memory.h"
 #include "partitioner/batch_stages.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/heterogeneous/group_packing.h"
 #include "partitioner/min_memory.h"
 #include "support/integer_math.h"
 #include "support/units.h"
@@ -156,6 +157,14 @@ MemoryFit Candidates::add(const std::vector<FoundStage>& stages) {
   MemoryFit fit = add(std::move(assignment));
   for (const ir::Assignment& other : others) fit = std::max(fit, add(other));
   return fit;
+}
+
+MemoryFit Candidates::add_packed(const std::vector<FoundStage>& stages, size_t group) {
+  ir::Assignment assignment = assignment_of(stages);
+  auto built = build_stage_graph(*request_.graph, assignment);
+  if (!built.ok() || !force_replicas(request_, assignment).ok()) return MemoryFit::kDoesNotFit;
+  for (StageId stage : built->stage_ids()) built->stages[stage].choice = assignment.choice[stage];
+  return add(packed_into_groups(*request_.cluster, *built, std::move(assignment), group));
 }
 
 void set_recompute(const PlanRequest& request, ir::Assignment& assignment) {

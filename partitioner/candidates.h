@@ -61,6 +61,8 @@ class Candidates {
   MemoryFit add(const std::vector<FoundStage>& stages);
   /// The same with the devices of an order, one stage after the other as they were found.
   MemoryFit add(const std::vector<FoundStage>& stages, const std::vector<ir::DeviceId>& order);
+  /// The same with its stages packed into groups of so many devices (heterogeneous/group_packing.h).
+  MemoryFit add_packed(const std::vector<FoundStage>& stages, size_t group);
   /// The same for an assignment whose devices are kept. Where the request allows it and the plan does not fit
   /// otherwise, its stages divide the optimizer's state.
   MemoryFit add(ir::Assignment assignment);

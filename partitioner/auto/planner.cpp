@@ -77,6 +77,9 @@ class AutoPlanner {
       climb();
     }
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
+    if (!is_narrow(request_) && request_.cluster->levels.size() > 1)
+      for (const PlannerEntry* planner : planners_with(&PlannerTraits::asked_on_parts))
+        if (!is_over()) take(ask_within_groups(*planner, rest_of(best)));
     // Last, because by then few plans may still beat the best known one.
     if (!is_over() && request_.graph->nodes.size() <= kMaxExhaustiveGroups)
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
@@ -109,6 +112,11 @@ class AutoPlanner {
     request.recompute = Recompute::kAlways;
     Result<PlanAnswer> recomputing = ask(planner, request);
     return recomputing.ok() ? recomputing : answer;
+  }
+  /// As the planner answers where it is asked by itself: with stages that keep to hosts.
+  static Result<PlanAnswer> ask_within_groups(const PlannerEntry& planner, PlanRequest request) {
+    request.beside_sequential = false;
+    return ask(planner, request);
   }
   /// One stage with a replica on every device is not what a request for stages or replicas means.
   std::vector<const PlannerEntry*> planners_asked(AskedByAuto when) const {

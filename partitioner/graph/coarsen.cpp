@@ -66,17 +66,21 @@ ir::PlanNode joined_node(const ir::PlanGraph& graph, const std::vector<PlanNodeI
 class Merger {
  public:
   Merger(const ir::PlanGraph& graph, const NodeGroups& groups, const CoarsenLimits& limits)
-      : groups_(groups),
+      : graph_(graph),
+        groups_(groups),
+        group_of_(graph.nodes.size(), 0),
         sets_(groups.nodes.size()),
         weight_(groups.nodes.size(), 0),
         scope_(groups.nodes.size()),
-        may_have_replicas_(groups.nodes.size(), true) {
+        may_have_replicas_(groups.nodes.size(), true),
+        keeps_narrow_ends_(limits.keeps_narrow_ends) {
     double seconds = 0, bytes = 0;
     for (double weight : groups.weight) seconds += weight;
     for (const ir::WeightGroup& weights : graph.weight_groups) bytes += static_cast<double>(weights.bytes.count);
     for (size_t group = 0; group < groups.nodes.size(); ++group) {
       double own = 0;
       for (PlanNodeId node : groups.nodes[group]) {
+        group_of_[node] = group;
         for (ir::WeightGroupId weights : graph.nodes[node].weights)
           own += static_cast<double>(graph.weight_groups[weights].bytes.count);
       }
@@ -133,6 +137,22 @@ class Merger {
   struct Neighbours {
     std::vector<std::set<size_t>> next, before;
   };
+  /// By set whether it sends on less than a quarter of what it receives, bytes: a good place for the end of a stage.
+  std::vector<bool> narrow_ends() {
+    std::vector<double> sent(sets_.size(), 0), received(sets_.size(), 0);
+    for (const ir::PlanValue& value : graph_.values) {
+      const size_t producer = find(group_of_[value.producer]);
+      std::set<size_t> readers;
+      for (const PlanNodeId reader : value.readers) readers.insert(find(group_of_[reader]));
+      readers.erase(producer);
+      const double bytes = value.bytes.at(1);
+      if (!readers.empty()) sent[producer] += bytes;
+      for (const size_t reader : readers) received[reader] += bytes;
+    }
+    std::vector<bool> narrow;
+    for (size_t set = 0; set < sets_.size(); ++set) narrow.push_back(4 * sent[set] < received[set]);
+    return narrow;
+  }
   /// The successors and predecessors of each set.
   Neighbours neighbours() {
     Neighbours found{std::vector<std::set<size_t>>(sets_.size()), std::vector<std::set<size_t>>(sets_.size())};
@@ -145,15 +165,16 @@ class Merger {
   }
 
   /// One round of merges along edges. Each set takes part in one merge, except that several sets may join the one
-  /// reader that each of them has. Returns whether any were merged. Example: in a -> b -> c -> d the first round makes
-  /// {a, b} and {c, d}, the second joins these two.
+  /// reader that each of them has; none over a narrow end. Returns whether any were merged. Example: in a -> b -> c ->
+  /// d the first round makes {a, b} and {c, d}, the second joins these two.
   bool pass() {
     const auto [next, before] = neighbours();
+    const std::vector<bool> narrow = keeps_narrow_ends_ ? narrow_ends() : std::vector<bool>(sets_.size(), false);
     std::vector<bool> used(sets_.size(), false), sink(sets_.size(), false);
     bool any = false;
     for (size_t set = 0; set < sets_.size(); ++set) {
       if (find(set) != set || used[set]) continue;
-      if (next[set].size() == 1 && !sink[set]) {
+      if (next[set].size() == 1 && !sink[set] && !narrow[set]) {
         const size_t reader = *next[set].begin();
         if (!used[reader] && may_join(reader, set)) {
           join(reader, set);
@@ -164,7 +185,9 @@ class Merger {
       }
       if (before[set].size() == 1 && !sink[set]) {
         const size_t producer = *before[set].begin();
-        if (find(producer) != producer || used[producer] || sink[producer] || !may_join(producer, set)) continue;
+        if (find(producer) != producer || used[producer] || sink[producer] || narrow[producer] ||
+            !may_join(producer, set))
+          continue;
         join(producer, set);
         any = true;
         used[set] = used[producer] = true;
@@ -197,7 +220,9 @@ class Merger {
   }
 
   static constexpr size_t kManyTwins = 8;
+  const ir::PlanGraph& graph_;
   const NodeGroups& groups_;
+  IdMap<PlanNodeId, size_t> group_of_;
   UnionFind<size_t> sets_;
   std::vector<double> weight_;
   std::vector<ir::SampleScope> scope_;
@@ -205,6 +230,7 @@ class Merger {
   std::vector<bool> alone_;
   std::vector<size_t> stage_;
   double max_weight_ = 1;
+  bool keeps_narrow_ends_;
 };
 
 }  // namespace

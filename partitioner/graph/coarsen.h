@@ -29,6 +29,9 @@ struct CoarsenLimits {
   double parts = 1;
   /// Groups of different stages stay apart, and those at a boundary between stages stay alone; null: no boundaries.
   const IdMap<ir::PlanNodeId, ir::StageId>* stage_of = nullptr;
+  /// A set that sends on less than a quarter of the bytes that it receives joins none of its readers, so that stages
+  /// can end there: the mean over a sequence stays with the branch that it ends.
+  bool keeps_narrow_ends = false;
 };
 
 /// Merges groups into larger ones, only where no cycle can come about: into the only reader, with the only producer,

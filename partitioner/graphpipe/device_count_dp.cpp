@@ -1,11 +1,12 @@
 #include "partitioner/graphpipe/device_count_dp.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "partitioner/graphpipe/first_that_works.h"
+#include "support/integer_math.h"
 #include "support/units.h"
 
 namespace graphpipe::partitioner {
@@ -54,7 +55,7 @@ std::vector<DeviceCountDp::Choice> DeviceCountDp::staircase(bool& all) {
         continue;
       }
       if (stairs.empty() || option.time_per_sample < stairs.back().time_per_sample)
-        stairs.push_back({option.time_per_sample, option.latency, option.devices, recompute});
+        stairs.push_back({option.time_per_sample, option.time_across, option.latency, option.devices, recompute});
       break;
     }
     all = all && is_short;
@@ -89,13 +90,20 @@ bool DeviceCountDp::better(const Cell& a, const Cell& b) {
 void DeviceCountDp::place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const {
   if (below.devices >= best.devices) return;
   const std::vector<Choice>& stairs = row.columns[column];
-  const auto choice =
+  auto choice =
       std::partition_point(stairs.begin(), stairs.end(), [&](const Choice& c) { return c.time_per_sample > t_; });
+  // Where it begins a group, what it feeds is in others. A branch is solved as if it stood alone in its groups.
+  const auto is_across = [&] { return begins_group(below.devices, choice->devices); };
+  while (choice != stairs.end() && is_across() && choice->time_across > t_) ++choice;
   if (choice == stairs.end()) return;
-  const Cell cell{below.devices + choice->devices, below.latency + choice->latency, -1};
+  const Cell cell{end_after(below.devices, choice->devices), below.latency + choice->latency, -1};
   if (!feasible(cell) || !better(cell, best)) return;
   best = cell;
-  how = {.row = &row, .column = static_cast<int>(column), .choice = &*choice, .below = below.back_pointer};
+  how = {.row = &row,
+         .column = static_cast<int>(column),
+         .choice = &*choice,
+         .is_across = is_across(),
+         .below = below.back_pointer};
 }
 
 /// Stores the back pointer that `place` remembered, and links the cell to it.
@@ -106,18 +114,31 @@ void DeviceCountDp::commit(Cell& best, BackPointer& how) {
   how = {};
 }
 
-DeviceCountDp::Cell DeviceCountDp::sum(const Cell& a, const Cell& b, bool stacked) {
-  return {a.devices + b.devices, stacked ? a.latency + b.latency : std::max(a.latency, b.latency), -1};
+bool DeviceCountDp::begins_group(int others, int devices) const {
+  const int used = limits_.group > 0 ? others % limits_.group : 0;
+  return limits_.group > 0 && (used == 0 || used + devices > limits_.group);
 }
 
-DeviceCountDp::Cell DeviceCountDp::beside(const Cell& a, const Cell& b) {
+int DeviceCountDp::end_after(int others, int devices) const {
+  return (begins_group(others, devices) ? round_up(others, limits_.group) : others) + devices;
+}
+
+DeviceCountDp::Cell DeviceCountDp::sum(const Cell& a, const Cell& b, bool stacked) const {
+  return {std::min(end_after(a.devices, b.devices), end_after(b.devices, a.devices)),
+          stacked ? a.latency + b.latency : std::max(a.latency, b.latency), -1};
+}
+
+DeviceCountDp::Cell DeviceCountDp::joined(const Cell& a, const Cell& b) {
   Cell both = sum(a, b, false);
-  if (!feasible(both)) return nothing();
   both.back_pointer = std::max(a.back_pointer, b.back_pointer);
   if (a.back_pointer < 0 || b.back_pointer < 0) return both;
   back_pointers_.push_back({.below = a.back_pointer, .beside = b.back_pointer});
   both.back_pointer = static_cast<int>(back_pointers_.size()) - 1;
   return both;
+}
+
+DeviceCountDp::Cell DeviceCountDp::beside(const Cell& a, const Cell& b) {
+  return feasible(sum(a, b, false)) ? joined(a, b) : nothing();
 }
 
 DeviceCountDp::Cell DeviceCountDp::stacked(const Cell& above, const Cell& below) {
@@ -135,16 +156,16 @@ DeviceCountDp::Cell DeviceCountDp::renamed(Cell cell, int from, int to) {
 
 // --- Chains ---
 
-const DeviceCountDp::Chain& DeviceCountDp::solve(int chain, int end) {
-  const auto found = chains_.find({chain, end});
+const DeviceCountDp::Chain& DeviceCountDp::solve(int chain, int end, int taken) {
+  const auto found = chains_.find({chain, end, taken});
   if (found != chains_.end()) return found->second;
   Chain states;
   states.at.assign(static_cast<size_t>(end) + 1, nothing());
   states.heads.resize(static_cast<size_t>(end));
-  states.at[static_cast<size_t>(end)] = {};
+  states.at[static_cast<size_t>(end)] = {.devices = taken};
   for (int i = end; i-- > 0;)
     if (!deadline_.passed()) solve_position(chain, end, i, states);
-  return chains_[{chain, end}] = std::move(states);
+  return chains_[{chain, end, taken}] = std::move(states);
 }
 
 void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
@@ -187,6 +208,19 @@ std::vector<DeviceCountDp::Part> DeviceCountDp::parts_of(int chain, int index) c
 DeviceCountDp::Cell DeviceCountDp::piece_of_branch(int branch, int from, int to) {
   const int shape = chain_at(branch).shape;
   return renamed(solve(shape, to).at[static_cast<size_t>(from)], shape, branch);
+}
+
+DeviceCountDp::Cell DeviceCountDp::piece_on(const Cell& below, int branch, int from, int to) {
+  const int taken = limits_.group > 0 ? below.devices % limits_.group : 0;
+  if (taken == 0) return stacked(piece_of_branch(branch, from, to), below);
+  const int shape = chain_at(branch).shape;
+  Cell piece = renamed(solve(shape, to, taken).at[static_cast<size_t>(from)], shape, branch);
+  if (!feasible(piece)) return nothing();
+  piece.devices -= taken;
+  Cell both = joined(piece, below);
+  both.devices = piece.devices + below.devices;
+  both.latency = piece.latency + below.latency;
+  return feasible(both) ? both : nothing();
 }
 
 /// Whole branches [first, last), for all pairs: each branch on its own, or several as one stage.
@@ -276,18 +310,8 @@ void DeviceCountDp::solve_block(int chain, int end, int i, Chain& states) {
   const std::vector<Lower> cut_below = lowers(chain, end, i, states, parts);
   // Counted with the rest of its branch, only the best cut of each branch matters for everything outside the branch.
   std::vector<Lower> full;
-  std::vector<Lower> best_cut(branches.size(), Lower{Part{}, nothing()});
-  for (const Lower& lower : cut_below) {
-    if (lower.part.cut == 0) {
-      full.push_back(lower);
-      continue;
-    }
-    const size_t branch = static_cast<size_t>(lower.part.first);
-    const Cell cell = stacked(piece_of_branch(branches[branch], 0, lower.part.cut), lower.cell);
-    if (feasible(cell) && better(cell, best_cut[branch].cell)) best_cut[branch] = {lower.part, cell};
-  }
-  for (const Lower& lower : best_cut)
-    if (feasible(lower.cell)) full.push_back(lower);
+  std::ranges::copy_if(cut_below, std::back_inserter(full), [](const Lower& lower) { return lower.part.cut == 0; });
+  std::ranges::copy(with_rest_of_branch(branches, cut_below), std::back_inserter(full));
   Cell& here = states.at[static_cast<size_t>(i)];
   const Cell on_its_own = all_but(whole, count, full, 0, 0);
   if (better(on_its_own, here)) here = on_its_own;
@@ -307,6 +331,26 @@ void DeviceCountDp::solve_block(int chain, int end, int i, Chain& states) {
     }
     keep(part, head_within(chain, i, part, cut_below, without[static_cast<size_t>(part.first)]));
   }
+}
+
+std::vector<DeviceCountDp::Lower> DeviceCountDp::with_rest_of_branch(const std::vector<int>& branches,
+                                                                     const std::vector<Lower>& cut_below) {
+  std::vector<Lower> best(branches.size(), Lower{Part{}, nothing()});
+  const auto take = [&](size_t branch, const Lower& below, int end) {
+    const Cell cell = piece_on(below.cell, branches[branch], 0, end);
+    const int number = static_cast<int>(branch);
+    const Part part = below.part.none() ? Part{number, number + 1, 0} : below.part;
+    if (feasible(cell) && better(cell, best[branch].cell)) best[branch] = {part, cell};
+  };
+  for (const Lower& lower : cut_below) {
+    if (lower.part.cut > 0) take(static_cast<size_t>(lower.part.first), lower, lower.part.cut);
+    if (!lower.part.none() || limits_.group == 0) continue;
+    // A whole branch may share a group with what it feeds, which a branch on its own does not.
+    for (size_t branch = 0; branch < branches.size(); ++branch)
+      take(branch, lower, static_cast<int>(chain_at(branches[branch]).elements.size()));
+  }
+  std::erase_if(best, [this](const Lower& lower) { return !feasible(lower.cell); });
+  return best;
 }
 
 DeviceCountDp::Cell DeviceCountDp::head_within(int chain, int i, const Part& part, const std::vector<Lower>& cut_below,
@@ -352,7 +396,7 @@ std::vector<FoundStage> DeviceCountDp::trace_back(int back_pointer, double& t) c
     pending.push_back(found.beside);
     pending.push_back(found.below);
     if (found.row == nullptr) continue;
-    t = std::max(t, found.choice->time_per_sample);
+    t = std::max(t, found.is_across ? found.choice->time_across : found.choice->time_per_sample);
     stages.push_back({.nodes = row_nodes(space_, found.row->key, found.column),
                       .devices = found.choice->devices,
                       .micro_batch = micro_batch_,

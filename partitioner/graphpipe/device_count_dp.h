@@ -6,6 +6,9 @@
 // With that the parts of a parallel element add up, so a probe looks at each pair of a stage's ends once. Chains of
 // equal shape are solved once. Rows of costs are kept from probe to probe as staircases: more devices, less time.
 //
+// Where stages keep to groups of devices (SearchLimits::group), those that stay idle before a new group is begun count
+// too.
+//
 // Example: a -> b with 3 and 2 s per sample and no reduction. At t = 2.5 s one stage of both takes 2 devices, two
 // stages take 2 + 1; the 2 are kept. At t = 2 s both forms take 3 devices, and the one with the shorter latency is
 // kept.
@@ -14,6 +17,7 @@
 // takes at most two whole ones, and one beside it at most 32; of a branch with more than 24 elements a stage above or
 // below takes a part that ends at one of 24 even places.
 
+#include <array>
 #include <map>
 #include <optional>
 
@@ -43,7 +47,7 @@ class DeviceCountDp {
 
  private:
   struct Choice {
-    double time_per_sample = 0, latency = 0;
+    double time_per_sample = 0, time_across = 0, latency = 0;
     int devices = 0;
     bool recompute = false;
   };
@@ -60,6 +64,7 @@ class DeviceCountDp {
     const Row* row = nullptr;
     int column = 0;
     const Choice* choice = nullptr;
+    bool is_across = false;
     int below = -1, beside = -1;
     bool rename = false;
     int from = 0, to = 0;
@@ -94,18 +99,29 @@ class DeviceCountDp {
   static bool better(const Cell& a, const Cell& b);
   void place(Cell& best, BackPointer& how, const Row& row, size_t column, const Cell& below) const;
   void commit(Cell& best, BackPointer& how);
+  Cell joined(const Cell& a, const Cell& b);
   Cell beside(const Cell& a, const Cell& b);
   /// The numbers of two cells beside each other or on top of each other, without a back pointer.
-  static Cell sum(const Cell& a, const Cell& b, bool stacked);
+  Cell sum(const Cell& a, const Cell& b, bool stacked) const;
+  /// Devices up to the end of what takes so many, after others: it begins with a new group unless it fits into the rest
+  /// of the last one, or they filled it.
+  int end_after(int others, int devices) const;
+  /// Whether that is so.
+  bool begins_group(int others, int devices) const;
   Cell stacked(const Cell& above, const Cell& below);
   Cell renamed(Cell cell, int from, int to);
 
-  const Chain& solve(int chain, int end);
+  /// From element `end` down so many devices are taken: of a group that what is fed has begun, or none.
+  const Chain& solve(int chain, int end, int taken = 0);
   void solve_position(int chain, int end, int i, Chain& states);
   void solve_block(int chain, int end, int i, Chain& states);
   const Cover& cover(int chain, int element);
   /// The branch's elements [from, to), on their own.
   Cell piece_of_branch(int branch, int from, int to);
+  /// The same on top of what it feeds, and in the same group as far as there is room.
+  Cell piece_on(const Cell& below, int branch, int from, int to);
+  /// For each branch the best of its parts that the stage below a parallel element takes, with the rest of the branch.
+  std::vector<Lower> with_rest_of_branch(const std::vector<int>& branches, const std::vector<Lower>& cut_below);
   std::vector<Part> parts_of(int chain, int element) const;
   std::vector<Lower> lowers(int chain, int end, int i, const Chain& states, const std::vector<Part>& parts);
   /// Stages of the block whose topmost one ends within a branch, at part.cut; `cut_below` may have the rest of the same
@@ -129,7 +145,7 @@ class DeviceCountDp {
   // Of the current probe.
   double t_ = 0;
   std::vector<BackPointer> back_pointers_;
-  std::map<std::pair<int, int>, Chain> chains_;
+  std::map<std::array<int, 3>, Chain> chains_;
   std::map<std::pair<int, int>, Cover> covers_;
 };
 

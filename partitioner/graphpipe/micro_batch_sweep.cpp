@@ -66,6 +66,12 @@ double min_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples 
   return cost::min_work(graph, size) / static_cast<double>(cluster.devices.size());
 }
 
+/// Devices that the links of this level join, where others join more; else 0.
+int group_of(const PlanRequest& request, size_t level) {
+  const ir::Cluster& cluster = *request.cluster;
+  return level + 1 < cluster.levels.size() ? cluster.levels[level].group : 0;
+}
+
 /// The search of one space in one round.
 class Task {
  public:
@@ -74,6 +80,7 @@ class Task {
       : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
     limits_.devices = budget.devices;
     limits_.stages = request.stages.value_or(0);
+    if (options.in_groups) limits_.group = group_of(request, options.level);
     // Two limits: the smallest memory, since a stage may be placed on any device, and the largest, in case the stages
     // that need much are placed on the largest devices.
     std::set<double> memories;
@@ -108,13 +115,18 @@ class Task {
   }
 
  private:
+  MemoryFit add(const std::vector<FoundStage>& stages) {
+    const MemoryFit fit = found_.add(stages);
+    return limits_.group > 0 ? std::max(fit, found_.add_packed(stages, static_cast<size_t>(limits_.group))) : fit;
+  }
+
   void search_device_counts(StageEvaluator& evaluator, Samples size) {
     DeviceCountDp search(space_, evaluator, size, limits_, deadline_);
     const auto best = search.smallest(bound_, max_t_);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
-    const MemoryFit fit = found_.add(best->stages);
+    const MemoryFit fit = add(best->stages);
     for (double slack : options_.slacks)
-      if (const auto other = search.probe(best->t * slack)) found_.add(other->stages);
+      if (const auto other = search.probe(best->t * slack)) add(other->stages);
     // This search ignores the samples that neighbours force a stage to hold; the other one counts them.
     if (fit != MemoryFit::kFits && space_.elements() <= kMaxElementsForInFlight)
       search_with_in_flight({&evaluator}, false, best->t);
@@ -126,14 +138,14 @@ class Task {
     limits.blind = blind_first;
     auto best = search.smallest(guess, max_t_, limits);
     if (!best) return found_.note_shortfall(search.smallest_shortfall());
-    if (found_.add(best->stages) != MemoryFit::kFits && blind_first) {
+    if (add(best->stages) != MemoryFit::kFits && blind_first) {
       limits.blind = false;
       best = search.smallest(best->t, max_t_, limits);
       if (!best) return found_.note_shortfall(search.smallest_shortfall());
-      found_.add(best->stages);
+      add(best->stages);
     }
     for (double slack : options_.slacks)
-      if (const auto stages = search.probe(best->t * slack, limits)) found_.add(*stages);
+      if (const auto stages = search.probe(best->t * slack, limits)) add(*stages);
   }
 
   const PlanRequest& request_;

@@ -21,6 +21,9 @@ struct SweepOptions {
   bool counts_updates = false;
   /// The level of links that messages between stages are priced at; the outermost where there are fewer.
   size_t level = std::numeric_limits<size_t>::max();
+  /// Stages stay within groups that the links of this level join, where they fit, and what leaves a group is priced at
+  /// the next level out. Not where that is the outermost.
+  bool in_groups = false;
 };
 
 /// Adds what the searches find to `found`, the same whatever the number of threads, unless the deadline passes.

@@ -39,6 +39,9 @@ struct SearchLimits {
   /// Bytes of a device; infinity: not limited.
   double memory = 0;
   bool blind = false;
+  /// Devices of a host, or of another group with fast links inside: a stage that fits into one is not across two, so
+  /// that devices may stay idle. 0: none. Only the search for device counts knows it.
+  int group = 0;
 };
 
 class PipelineDp {

@@ -38,14 +38,18 @@ bool updates_matter(const PlanRequest& request, double step) {
 
 /// Over the graph's tree, or over the line of its nodes.
 void search_over(const PlanRequest& request, bool line, size_t level, Deadline& deadline, Candidates& found) {
+  // Within groups stages are to end where little has to leave them. `auto`, which climbs from what it gets, gets plans
+  // that need not keep to groups, and asks for the others last.
+  const bool in_groups = !request.beside_sequential && level + 1 < request.cluster->levels.size();
   // Where memory is tight, the in-flight numbers have to be searched too, and that takes a smaller graph.
   for (size_t parts : {parts_for(*request.cluster), size_t{48}}) {
-    const SearchGraph graph = search_graph(*request.graph, parts);
+    const SearchGraph graph = search_graph(*request.graph, parts, in_groups);
     const PlanRequest small = small_request(request, graph.small.graph);
     Candidates small_found(small);
-    search_spaces(small, spaces_of(graph, line), {.level = level}, deadline, small_found);
+    search_spaces(small, spaces_of(graph, line), {.level = level, .in_groups = in_groups}, deadline, small_found);
     if (updates_matter(small, small_found.min_step()))
-      search_spaces(small, spaces_of(graph, line), {.counts_updates = true, .level = level}, deadline, small_found);
+      search_spaces(small, spaces_of(graph, line), {.counts_updates = true, .level = level, .in_groups = in_groups},
+                    deadline, small_found);
     const bool is_exact = graph.small.members.size() == group_nodes(*request.graph).nodes.size();
     for (const PlanCandidate& candidate :
          small_found.best(is_exact ? std::numeric_limits<size_t>::max() : kMaxExpanded))
@@ -154,12 +158,12 @@ class Search {
 
 size_t parts_for(const ir::Cluster& cluster) { return std::clamp(cluster.devices.size(), kFewestParts, kMaxParts); }
 
-SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts) {
+SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts, bool keeps_narrow_ends) {
   const NodeGroups groups = group_nodes(graph);
   SearchGraph result;
   const bool is_small = groups.nodes.size() <= kMaxGroups && groups.nodes.size() <= 4 * parts;
-  result.small =
-      contract(graph, is_small ? groups.nodes : coarsen(graph, groups, {.parts = static_cast<double>(parts)}));
+  const CoarsenLimits limits{.parts = static_cast<double>(parts), .keeps_narrow_ends = keeps_narrow_ends};
+  result.small = contract(graph, is_small ? groups.nodes : coarsen(graph, groups, limits));
   result.groups = group_nodes(result.small.graph);
   std::optional<SpTree> tree = decompose(result.groups.graph);
   if (!tree) tree = make_series_parallel(result.groups.graph, result.groups.weight);

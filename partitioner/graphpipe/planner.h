@@ -22,8 +22,9 @@ struct SearchGraph {
   NodeGroups groups;  // of small.graph
   SpTree tree;        // of the groups
 };
-/// Contracts a graph of more than 400 groups, or of more than 4 * parts, to about `parts` sets.
-SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts);
+/// Contracts a graph of more than 400 groups, or of more than 4 * parts, to about `parts` sets, which may keep narrow
+/// ends (CoarsenLimits).
+SearchGraph search_graph(const ir::PlanGraph& graph, size_t parts, bool keeps_narrow_ends = false);
 /// The parts that pay off on so many devices: one each, from 128 to 512.
 size_t parts_for(const ir::Cluster& cluster);
 

@@ -79,7 +79,7 @@ StageEvaluator::StageEvaluator(const ir::PlanGraph& graph, const ir::Cluster& cl
   price_nodes();
   price_values();
   for (auto* sums :
-       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
+       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &sent_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     sums->resize(columns_);
 }
 
@@ -171,7 +171,7 @@ StageEvaluator::Uses& StageEvaluator::use_of(PlanNodeId node, PlanValueId value)
 
 void StageEvaluator::clear() {
   for (auto* sums :
-       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &hops_, &gradient_bytes_, &workspace_, &kept_})
+       {&seconds_, &forward_, &stash_, &boundary_, &messages_, &sent_, &hops_, &gradient_bytes_, &workspace_, &kept_})
     std::fill(sums->begin(), sums->end(), 0.0);
   weight_bytes_ = trainable_bytes_ = 0;
   update_alone_ = update_of_replica_ = {};
@@ -253,6 +253,7 @@ void StageEvaluator::add_boundary(PlanValueId id, const Boundary& at, double sig
   const double per_byte = 1 / boundary_link().bandwidth.count;
   for (size_t i = 0; i < columns_; ++i) {
     messages_[i] += (sign * bytes[i] + back * up[i]) * per_byte;
+    sent_[i] += out * sign * bytes[i];
     hops_[i] += out * (sign * seconds[i] + back * up_seconds[i]);
     boundary_[i] += sign * bytes[i];
     gradient_bytes_[i] += back * up[i];
@@ -341,6 +342,12 @@ StageOption StageEvaluator::option_at(size_t replica_index, bool recompute) cons
                         (options_.shard_optimizer_state ? 1 + cost::kHandOut : 1);
   option.time_per_sample = std::max(seconds, messages) / samples +
                            (reduce + update_seconds(option.devices)) / static_cast<double>(graph_.batch.count);
+  option.time_across = option.time_per_sample;
+  if (has_level_around()) {
+    const double sent = std::max(0.0, sent_[index]) * option.devices;
+    option.time_across =
+        std::max(option.time_across, sent / cluster_.levels[options_.level + 1].bandwidth.count / samples);
+  }
   option.in_flight = {.micro_batch = micro_batch().count,
                       .k = scope_ == ir::SampleScope::kBatch ? 1 : k_,
                       .seconds_per_sample = seconds / samples,

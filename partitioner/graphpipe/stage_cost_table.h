@@ -22,6 +22,9 @@ struct StageOption {
   int devices = 1;
   /// GraphPipe's objective of the stage.
   double time_per_sample = 0;
+  /// The same where what it sends on leaves its group: over the link of the next level out, which the replicas share,
+  /// with one for each way.
+  double time_across = 0;
   cost::InFlightStage in_flight;
   /// Bytes on one replica (cost::stage_memory): beside the stash, and of the stash per item in flight. What neighbours
   /// send ahead follows from stages that are not chosen yet; the finished plan is checked with it.
@@ -129,6 +132,7 @@ class StageEvaluator {
   const ir::LinkLevel& boundary_link() const {
     return cluster_.levels[std::min(options_.level, cluster_.levels.size() - 1)];
   }
+  bool has_level_around() const { return options_.level + 1 < cluster_.levels.size(); }
 
   /// The column of the tables for the stage so far and this replica count, and the samples of its micro-batch.
   size_t column(size_t index) const { return scope_ == ir::SampleScope::kBatch ? batch_column_ + index : index; }
@@ -154,7 +158,8 @@ class StageEvaluator {
   IdMap<ir::PlanValueId, Uses> all_uses_;
 
   // The stage so far.
-  std::vector<double> seconds_, forward_, stash_, boundary_, messages_, hops_, gradient_bytes_, workspace_, kept_;
+  std::vector<double> seconds_, forward_, stash_, boundary_, messages_, sent_, hops_, gradient_bytes_, workspace_,
+      kept_;
   double weight_bytes_ = 0, trainable_bytes_ = 0;
   cost::UpdateWork update_alone_, update_of_replica_;
   ir::SampleScope scope_ = ir::SampleScope::kEach;

@@ -5,6 +5,7 @@
 
 #include "cost/memory.h"
 #include "cost/stage_cost.h"
+#include "partitioner/heterogeneous/group_packing.h"
 #include "support/union_find.h"
 
 namespace graphpipe::partitioner {
@@ -67,12 +68,8 @@ std::vector<DeviceId> by_memory(const ir::Cluster& cluster, std::vector<DeviceId
 /// Example: 0 -> (1 | 2) -> 3, 4 MiB over 0 -> 2 and 1 -> 3, 1 MiB over the others. The first two edges make the paths
 /// 0 2 and 1 3, which the others cannot extend: the order is 0 2 1 3.
 std::vector<StageId> by_traffic(const ir::StageGraph& stages) {
-  std::map<std::pair<StageId, StageId>, double> bytes;
-  const double batch = static_cast<double>(stages.batch.count);
-  for (const ir::StageEdge& edge : stages.edges)
-    bytes[{edge.from, edge.to}] += edge.bytes.at(batch) + edge.gradient_bytes.at(batch);
   std::vector<std::pair<double, std::pair<StageId, StageId>>> edges;
-  for (const auto& [pair, sum] : bytes) edges.push_back({-sum, pair});
+  for (const auto& [pair, sum] : traffic_of(stages)) edges.push_back({-sum, pair});
   std::sort(edges.begin(), edges.end());
   const size_t count = stages.stages.size();
   UnionFind<size_t> paths(count);
