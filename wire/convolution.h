@@ -63,20 +63,20 @@ inline WinogradShape winograd_shape(const Convolution& of, int64_t tile) {
   return {of.samples, of.channels, of.results, of.result_height(), of.result_width(), tile};
 }
 
-/// Whether Winograd's method with such tiles may be the fastest. Below four channels vectors are mostly empty, where
-/// planes end inside of many tiles so are these, and for few tiles the transforms of the weights cost more than the
-/// products that they save: measured with 512 channels below 64 tiles of 2x2 results (on an EPYC of the third
-/// generation) and below 100 of 4x4 (of the fourth), with 256 below 32 and 50. Not monotone: more samples may fit, and
-/// be faster, where fewer do not.
+/// Whether Winograd's method with such tiles may be the fastest. Where planes end inside of many tiles these are mostly
+/// empty, below four channels so are vectors, which only large tiles make up for, and for few tiles the transforms of
+/// the weights cost more than the products that they save: measured with 512 channels below 64 tiles of 2x2 results (on
+/// an EPYC of the third generation) and below 100 of 4x4 (of the fourth), with 256 below 32 and 50. Not monotone: more
+/// samples may fit, and be faster, where fewer do not.
 inline bool fits_winograd(const Convolution& of, int64_t tile) {
-  constexpr int64_t kFewestChannels = 4, kWidestPad = 2;
+  constexpr int64_t kWidestPad = 2;
   const int64_t height = of.result_height(), width = of.result_width();
   if (height < 1 || width < 1 || std::max(of.pad_top, of.pad_left) > kWidestPad) return false;
   const int64_t tiles = ceil_div(height, tile) * ceil_div(width, tile);
   // Two thirds of the elements of tiles, at least.
   const bool are_filled = 2 * tile * tile * tiles <= 3 * height * width;
-  const int64_t channels_of_tile = tile == 2 ? 16 : 12;
-  return are_filled && std::min(of.channels, of.results) >= kFewestChannels &&
+  const int64_t channels_of_tile = tile == 2 ? 16 : 12, fewest_channels = tile == 2 ? 4 : 1;
+  return are_filled && std::min(of.channels, of.results) >= fewest_channels &&
          of.samples * tiles * channels_of_tile > of.channels + of.results;
 }
 

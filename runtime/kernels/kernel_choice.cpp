@@ -56,9 +56,10 @@ ProductKernel choose_product_kernel(const Product& product) {
 }
 
 ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of) {
-  constexpr int64_t kManyChannels = 64;
+  constexpr int64_t kManyChannels = 64, kFewChannels = 4;
   using enum ConvolutionKernel;
-  if (!has_winograd()) return kDirect;
+  const bool makes_few_weights = of.pass == wire::ConvolutionPass::kWeightGradient && of.channels < kFewChannels;
+  if (!has_winograd() || makes_few_weights) return kDirect;
   if (wire::fits_kernel(of, kWinograd4)) return kWinograd4;
   const bool is_fast = !has_avx512() || std::min(of.channels, of.results) >= kManyChannels || !is_worth_measuring(of);
   return is_fast ? kWinograd2 : kDirect;

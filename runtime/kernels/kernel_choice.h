@@ -22,8 +22,8 @@ ProductKernel choose_product_kernel(const Product& product);
 ProductKernel product_kernel_by_rule(const Product& product);
 
 /// Of a convolution that fits Winograd's method (wire::fits_winograd), likewise. The rule takes it wherever the
-/// processor has what it needs, with large tiles where they fit; but not with small ones for few channels where
-/// LibTorch's vectors are wider than those of the transforms.
+/// processor has what it needs, with large tiles where they fit; but not for the weights of three channels or fewer, as
+/// of a picture, nor with small tiles for few channels where LibTorch's vectors are wider than those of the transforms.
 ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of);
 ConvolutionKernel convolution_kernel_by_rule(const wire::Convolution& of);
 

@@ -1,7 +1,7 @@
 // The passes of 3x3 convolutions by Winograd's method, with tiles of 2x2 and of 4x4 results, against what computes the
 // others: LibTorch or products of windows.
 //
-//     taskset -c 1 build/release/bench/convolution_speed
+//     taskset -c 1 build/release/bench/convolutions
 //
 // On one core. The fastest of several rounds of each, which alternate. GFLOP/s are of the products of the definition,
 // so that fewer products show as a higher rate: of the others, of small tiles, of large ones. The last column says how
@@ -9,7 +9,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/randn.h>
@@ -114,7 +113,7 @@ int main() {
   const c10::InferenceMode no_autograd;
   at::set_num_threads(1);
   if (!runtime::has_winograd()) {
-    std::fprintf(stderr, "convolution_speed: this processor has no vectors of eight floats\n");
+    std::fprintf(stderr, "convolutions: this processor has no vectors of eight floats\n");
     return 1;
   }
   std::printf(
