@@ -1,6 +1,7 @@
 """What a module's forward returns: the names of its results in the file, and no caches among them."""
 
 import contextlib
+import itertools
 from typing import Any, Iterator, Optional
 
 
@@ -34,14 +35,22 @@ def _names(program: Any) -> "list[Optional[str]]":
 
 
 def name_outputs(written: Any) -> None:
-    """Names the outputs of the exporter's program as forward does, where nothing else has the name."""
+    """Names the outputs of the exporter's program as forward does, except for inputs and parameters that it returns. Values
+    within the graph lose a name that an output takes: left as it is, it could be the key of another output."""
     graph, names = written.model.graph, _names(written.exported_program)
     if len(names) != len(graph.outputs):
         return
-    taken = {value.name for value in (*graph.inputs, *graph.initializers.values())}
-    taken |= {value.name for node in graph for value in node.outputs}
+    kept = {value.name for part in (graph, *graph.subgraphs()) for value in (*part.inputs, *part.initializers.values())}
+    chosen: "dict[str, Any]" = {}
     for index, (value, name) in enumerate(zip(graph.outputs, names)):
         returned_before = any(value is other for other in graph.outputs[:index])
-        if name and name not in taken and value.producer() is not None and not returned_before:
-            taken.add(name)
-            value.name = name
+        if name and name not in kept and name not in chosen and value.producer() is not None and not returned_before:
+            chosen[name] = value
+    made = [value for node in graph.all_nodes() for value in node.outputs]
+    taken = kept | set(chosen) | {value.name for value in made}
+    for value in made:
+        if value.name in chosen and value is not chosen[value.name]:
+            value.name = next(name for name in (f"{value.name}_{i}" for i in itertools.count(1)) if name not in taken)
+            taken.add(value.name)
+    for name, value in chosen.items():
+        value.name = name

@@ -43,11 +43,20 @@ class Generates(torch.nn.Module):
 
 
 class ForwardResults(unittest.TestCase):
-    def outputs(self, module, **options):
+    def exported(self, module, **options):
         with tempfile.TemporaryDirectory() as folder:
             path = graphpipe.export(module, {"x": torch.randn(2, 3)}, Path(folder) / "model.onnx", **options)
             onnx.checker.check_model(str(path))
-            return [output.name for output in onnx.load(path).graph.output]
+            return onnx.load(path).graph
+
+    def outputs(self, module, **options):
+        return [output.name for output in self.exported(module, **options).output]
+
+    def made_by(self, module):
+        """The operator that makes each output."""
+        graph = self.exported(module)
+        nodes = {name: node.op_type for node in graph.node for name in node.output}
+        return {output.name: nodes[output.name] for output in graph.output}
 
     def test_keys_of_a_dict_are_the_names(self):
         named = Returns(lambda y, x: {"logits": y, "nothing": None, "hidden": (y * 2, y * 3), "loss": y.sum()})
@@ -57,6 +66,16 @@ class ForwardResults(unittest.TestCase):
     def test_names_that_something_else_has_are_left_to_it(self):
         self.assertEqual(self.outputs(Returns(lambda y, x: {"x": y, "out": y * 2}))[1], "out")
         self.assertEqual(len(set(self.outputs(Returns(lambda y, x: {"x": y, "y": x * 2, "linear.weight": x * 3})))), 3)
+
+    def test_values_within_the_graph_give_way(self):
+        made_by = self.made_by(Returns(lambda y, x: {"mean": y - y.mean(), "root": y.abs().sqrt()}))
+        self.assertEqual(made_by, {"mean": "Sub", "root": "Sqrt"})
+
+    def test_no_output_has_the_key_of_another(self):
+        # PyTorch's names of the two are "linear" and "exp".
+        self.assertEqual(self.made_by(Returns(lambda y, x: {"exp": y, "linear": y.exp()})), {"exp": "Gemm", "linear": "Exp"})
+        within = Returns(lambda y, x: {"exp": torch.cond(x.sum() > 0, torch.exp, torch.sqrt, (y,)), "linear": y})
+        self.assertEqual(self.made_by(within), {"exp": "If", "linear": "Gemm"})
 
     def test_results_without_keys_keep_the_names_of_the_exporter(self):
         self.assertEqual(self.outputs(Returns(lambda y, x: y)), ["linear"])
