@@ -104,8 +104,8 @@ def unpack_into(folder, inputs, paths, kind):
         raise Refused(paths[0], "the files hold no samples", "check --data")
 
 
-def not_writable(folder, error):
-    return Refused(folder, f"it cannot be written: {error.strerror}", "name another folder in GRAPHPIPE_DATA_CACHE",
+def not_usable(folder, error, used="written"):
+    return Refused(folder, f"it cannot be {used}: {error.strerror}", "name another folder in GRAPHPIPE_DATA_CACHE",
                    EXIT_ENVIRONMENT)
 
 
@@ -116,7 +116,7 @@ def made_within(parent):
         sweep(parent)
         return tempfile.mkdtemp(prefix=".unpacking-", dir=parent)
     except OSError as error:
-        raise not_writable(parent, error) from error
+        raise not_usable(parent, error) from error
 
 
 def unpack_as(target, inputs, paths, kind):
@@ -128,7 +128,7 @@ def unpack_as(target, inputs, paths, kind):
         os.rename(work, target)
     except OSError as error:
         if not os.path.isdir(target):  # else another run was faster
-            raise not_writable(target, error) from error
+            raise not_usable(target, error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
         os.close(lock)
@@ -150,8 +150,11 @@ def unpack(arguments):
         if not arguments.quiet:
             files = "1 file" if len(paths) == 1 else f"{len(paths)} files"
             print(f"unpacking {files} ({size / (1 << 20):.1f} MiB) into {target}", file=sys.stderr)
-        if arguments.cache and os.path.isdir(os.path.dirname(target)):
-            make_room(os.path.dirname(target), size)
+        if arguments.cache and os.path.isdir(arguments.cache):
+            try:
+                make_room(os.path.dirname(target), size)
+            except OSError as error:
+                raise not_usable(os.path.dirname(target), error, "read") from error
         unpack_as(target, inputs, paths, kind)
     if arguments.cache:
         note_use(target)

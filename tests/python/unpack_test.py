@@ -91,21 +91,33 @@ class Headers(unittest.TestCase):
 
 
 class Cache(unittest.TestCase):
+    def unpack(self, place, cache, before=()):
+        """What the program says of a cache that it cannot use."""
+        table, packed = Path(place) / "data.txt", Path(place) / "x.tar"
+        table.write_text("graphpipe-data 3\nbatch 1\ninput x int64 0 1 [1]\n")
+        packed.touch()
+        end = subprocess.run([sys.executable, *before, PROGRAM, "--table", table, "--cache", cache, packed],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual(end.returncode, 5, end.stderr)
+        self.assertIn("name another folder in GRAPHPIPE_DATA_CACHE", end.stderr)
+        self.assertNotIn("Traceback", end.stderr)
+        return end.stderr
+
     def test_folders_that_cannot_be_written_are_named_without_a_traceback(self):
         with tempfile.TemporaryDirectory() as place:
-            table, taken = Path(place) / "data.txt", Path(place) / "taken"
-            table.write_text("graphpipe-data 3\nbatch 1\ninput x int64 0 1 [1]\n")
-            for file in (taken, Path(place) / "x.tar"):
-                file.touch()
+            taken = Path(place) / "taken"
+            taken.touch()
             (Path(place) / "full").symlink_to("nowhere")
             for cache in (taken, taken / "below", Path(place) / "full"):
                 with self.subTest(cache=cache.name):
-                    end = subprocess.run([sys.executable, PROGRAM, "--table", table, "--cache", cache, Path(place) / "x.tar"],
-                                         capture_output=True, text=True, check=False)
-                    self.assertEqual(end.returncode, 5, end.stderr)
-                    self.assertIn(f"{str(cache)!r}: it cannot be written: ", end.stderr)
-                    self.assertIn("name another folder in GRAPHPIPE_DATA_CACHE", end.stderr)
-                    self.assertNotIn("Traceback", end.stderr)
+                    self.assertIn(f"{str(cache)!r}: it cannot be written: ", self.unpack(place, cache))
+
+    def test_so_is_one_that_cannot_be_read(self):
+        with tempfile.TemporaryDirectory() as place:  # which permissions would not keep from root
+            self.assertIn(f"{place!r}: it cannot be read: Permission denied", self.unpack(place, place, before=(
+                "-c", "import errno, os, runpy, sys; del sys.argv[0]\n"
+                "def denied(path): raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)\n"
+                "os.scandir = denied; runpy.run_path(sys.argv[0], run_name='__main__')")))
 
     def test_sizes_are_readable(self):
         self.assertEqual([readable(count) for count in (0, 999, 1010, 1 << 20, 3 << 29)],
