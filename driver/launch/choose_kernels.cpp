@@ -36,15 +36,24 @@ bool is_measured(const std::vector<wire::Timed<Work, Kernel>>& asked,
 
 bool is_measured(const wire::ProductTable& asked, const std::optional<wire::ProductTable>& measured) {
   return measured && measured->threads == asked.threads && is_measured(asked.products, measured->products) &&
-         is_measured(asked.convolutions, measured->convolutions);
+         is_measured(asked.convolutions, measured->convolutions) &&
+         std::ranges::all_of(measured->convolutions, [](const wire::TimedConvolution& each) {
+           return wire::fits_kernel(each.work, *each.kernel);  // of an earlier version it need not
+         });
 }
 
 }  // namespace
 
 Status choose_kernels(const std::string& folder) {
   const std::string path = folder + "/" + std::string(wire::kKernelsFile);
-  const std::optional<wire::ProductTable> products = read_table(folder + "/" + std::string(wire::kProductsFile));
+  const std::string products_path = folder + "/" + std::string(wire::kProductsFile);
+  const std::optional<wire::ProductTable> products = read_table(products_path);
   std::error_code error;
+  if (!products && fs::exists(products_path, error))
+    return Diagnostic{.code = Code::kMalformedFile,
+                      .origin = ModelText(products_path),
+                      .message = "this is no table of products and convolutions, or one of another version",
+                      .hint = "run `graphpipe generate` or `graphpipe compile` again"};
   if (!products || (products->products.empty() && products->convolutions.empty())) {
     fs::remove(path, error);
     return Ok{};

@@ -46,6 +46,31 @@ TEST_CASE("a table of other products, or of an older version, does not stay wher
   }
 }
 
+TEST_CASE("a table whose kernel does not fit its convolution, which programs would not use, does not stay") {
+  const Variable calibration("GRAPHPIPE_CALIBRATION", "default");
+  wire::TimedConvolution deep{.work = {wire::ConvolutionPass::kForward, 8, 512, 512, 7, 7, 1, 1}};
+  REQUIRE_FALSE(wire::fits_kernel(deep.work, wire::ConvolutionKernel::kWinograd4));
+  const std::string asked = wire::print_product_table({.convolutions = {deep}});
+  for (const auto& [kernel, stays] :
+       {std::pair(wire::ConvolutionKernel::kWinograd2, true), {wire::ConvolutionKernel::kWinograd4, false}}) {
+    deep.kernel = kernel;
+    const TemporaryFolder folder;
+    folder.write(text("out/", wire::kProductsFile), asked);
+    folder.write(text("out/", wire::kKernelsFile), wire::print_product_table({.convolutions = {deep}}));
+    CHECK(driver::choose_kernels(folder / "out").ok());
+    CHECK(std::filesystem::exists(folder / text("out/", wire::kKernelsFile)) == stays);
+  }
+}
+
+TEST_CASE("a folder whose products are of an older version is to be generated again") {
+  const TemporaryFolder folder;
+  folder.write(text("out/", wire::kProductsFile), "graphpipe-products 2\nthreads 1\nproduct 512 768 3072 n n\n");
+  const Status refused = driver::choose_kernels(folder / "out");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.problems()[0].code == Code::kMalformedFile);
+  CHECK(refused.problems()[0].hint.find("again") != std::string::npos);
+}
+
 TEST_CASE("kernels are measured unless GRAPHPIPE_CALIBRATION says what the machine does; empty it says nothing") {
   CHECK(measures(std::nullopt));
   CHECK(measures(""));
