@@ -59,7 +59,12 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
                                  {2, 12, 4, {6, 5}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},
                                  {3, 8, 16, {17, 15}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
                                  {1, 70, 37, {30, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-                                 {4, 130, 96, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+                                 {4, 130, 96, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 // The same for tiles of 4x4 results, which most of those do not fit.
+                                 {5, 4, 9, {6, 5}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+                                 {2, 12, 4, {6, 10}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},
+                                 {1, 6, 5, {8, 70}, {3, 3}, {1, 1}, {1, 2}, {1, 1}},
+                                 {6, 9, 19, {7, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
 
 constexpr wire::ConvolutionKernel kKernels[] = {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd2,
                                                 wire::ConvolutionKernel::kWinograd4};
