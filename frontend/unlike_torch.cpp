@@ -32,10 +32,16 @@ class Calls {
     const ExportedCall* const ends = first == nullptr ? nullptr : made(first->argument(0), "aten.where.ScalarOther");
     const ExportedCall* const end = ends == nullptr ? nullptr : made(ends->argument(0), "aten.eq.Scalar");
     return end != nullptr && end->argument(1) == "-1" && end->argument(0) == chosen->argument(1) &&
-           ends->argument(1) == before->argument(0) && readers_.at(std::string(chosen->argument(0))) < 3;
+           ends->argument(1) == before->argument(0) && readers_of(chosen->argument(0)) < 3;
   }
 
  private:
+  /// How many calls take the value; none where the text of an argument is more than the name of one.
+  int readers_of(std::string_view argument) const {
+    const auto readers = readers_.find(std::string(argument));
+    return readers == readers_.end() ? 0 : readers->second;
+  }
+
   /// The call whose result the argument is, if it is one of this target.
   const ExportedCall* made(std::string_view argument, std::string_view target) const {
     if (!argument.starts_with('%')) return nullptr;
