@@ -38,4 +38,10 @@ bool has_features(const GraphBody& body, const Tensor& tensor) {
   return false;
 }
 
+bool is_name_of_token(std::string_view parameter) {
+  constexpr std::array<std::string_view, 6> kWords = {"cls", "emb", "latent", "prompt", "quer", "token"};
+  const std::string_view member = parameter.substr(parameter.rfind('.') + 1);
+  return std::ranges::any_of(kWords, [&](std::string_view word) { return member.find(word) != member.npos; });
+}
+
 }  // namespace graphpipe::frontend

@@ -52,6 +52,19 @@ void warn_of_reshaped(const std::vector<std::string>& names, Diagnostics& notes)
                     kExportRecipe)});
 }
 
+void warn_of_tokens(const std::vector<std::string>& names, Diagnostics& notes) {
+  if (names.empty()) return;
+  const std::string these = names.size() == 1 ? "this parameter" : text(names.size(), " parameters, this one first,");
+  notes.push_back({.code = Code::kLostByExport,
+                   .severity = Severity::kWarning,
+                   .origin = ModelText(names.front()),
+                   .message = text("the exporter's optimiser has expanded ", these,
+                                   " beforehand, and the elements are all equal: they train apart, as a vector of "
+                                   "features, which their readers take"),
+                   .hint = text("nothing if the module has as many; if it has one number, ", kExportRecipe,
+                                ", or with graphpipe.export")});
+}
+
 /// What a value is taken for of which the file does not tell everything.
 void note_taken(const Restoration& restored, Diagnostics& notes) {
   std::vector<LookedUp> assumed;
@@ -61,6 +74,7 @@ void note_taken(const Restoration& restored, Diagnostics& notes) {
   }
   warn_of_assumed(assumed, notes);
   warn_of_reshaped(restored.reshaped, notes);
+  warn_of_tokens(restored.taken_for_tokens, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,

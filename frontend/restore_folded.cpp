@@ -94,6 +94,7 @@ class FoldedRestorer {
     const std::optional<Tensor> part = part_of(tensor, *folded);
     const std::optional<Extents> dims = part ? parameter_for(*part, *folded) : std::nullopt;
     if (!dims) return;
+    if (may_be_one_number(*part, *folded)) restored_.taken_for_tokens.push_back(folded->parameter);
     std::vector<FoldedTensor> others(reading->merged.size(), *folded);
     for (size_t i = 0; i < others.size(); ++i) {
       others[i].parameter = reading->merged[i].parameter;
@@ -116,6 +117,12 @@ class FoldedRestorer {
     part.data = {.slot = -1, .bytes = first_parts(*elements, tensor.dims, 0, element_bytes(tensor))};
     part.dims[0] = 1;
     return part;
+  }
+
+  /// Of names such as "cls_token" nobody asks.
+  bool may_be_one_number(const Tensor& part, const FoldedTensor& folded) const {
+    const std::optional<std::string> elements = folded.is_expanded ? elements_of_(part) : std::nullopt;
+    return elements && is_uniform(*elements, element_bytes(part)) && !is_name_of_token(folded.parameter);
   }
 
   /// That of all inputs; nothing where it is open. No module has a parameter of each sample of a batch.

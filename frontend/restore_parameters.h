@@ -49,6 +49,8 @@ struct Restoration {
   /// Of the restored parameters those whose elements are known in their order, but not in which shape, which is that of
   /// a view of them; axes of size 1 aside.
   std::vector<std::string> reshaped;
+  /// Of the restored parameters those whose elements are all equal, which may have been one number that was expanded.
+  std::vector<std::string> taken_for_tokens;
   bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
 };
 

@@ -102,6 +102,19 @@ TEST_CASE("a token whose elements are all equal is known by what reads it") {
   CHECK(is_refused(read_by("z = Concat<axis = 2>(x, expand)", "cat.default", "[%x, %expand], 2")));
 }
 
+TEST_CASE("equal elements are said to train as a vector where the name may be one number's") {
+  const auto is_told = [](const std::string& name, const std::vector<float>& elements) {
+    const auto imported = joined("[4,1,3]", sized(name), elements, "", {name});
+    REQUIRE(imported.ok());
+    return std::ranges::any_of(imported.value().notes, [](const Diagnostic& note) {
+      return note.severity == Severity::kWarning && to_line(note).find("all equal") != std::string::npos;
+    });
+  };
+  CHECK(is_told("m.pad", repeated({0.5f}, 12)));
+  CHECK_FALSE(is_told("m.cls_token", repeated({0.5f}, 12)));
+  CHECK_FALSE(is_told("m.pad", repeated({1, 2, 3}, 4)));
+}
+
 TEST_CASE("a token of a file with one sample is the same, for any batch") {
   const auto joined_with_one = [](const std::string& dims, const std::vector<float>& elements) {
     return import_noted(
