@@ -186,7 +186,9 @@ void DeviceCountDp::solve_position(int chain, int end, int i, Chain& states) {
   commit(here, how);
   states.at[at] = here;
   if (!element(chain, i).branches.empty()) solve_block(chain, end, i, states);
-  if (states.at[at].devices > max_devices) states.at[at] = nothing();
+  // What is fed lies outside, where its devices of a shared group are counted already.
+  const int taken = states.at[static_cast<size_t>(end)].devices;
+  if (states.at[at].devices > max_devices + taken) states.at[at] = nothing();
 }
 
 /// Every part of a parallel element that a stage above or below it may take.

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "partitioner/graph/coarsen.h"
+#include "partitioner/graphpipe/device_count_dp.h"
+#include "partitioner/graphpipe/planner.h"
 #include "partitioner/planner.h"
 #include "tests/support/random_plan_graphs.h"
 
@@ -115,4 +117,26 @@ TEST_CASE("graphpipe gives branches a host each where only their ends send littl
   const auto answer = plan(kGraphPipe, {.graph = &graph, .cluster = &cluster});
   REQUIRE(answer.ok());
   CHECK(answer->candidates.front().step_seconds < 1.15 * 3.1 * 64);
+}
+
+TEST_CASE("a branch shares a host with what it feeds where every device has work") {
+  // A branch of four nodes whose end sends little, one of three that sends much to the node which joins them: on two
+  // hosts of four devices each of the eight nodes has a device.
+  const std::vector<std::vector<size_t>> predecessors{{}, {0}, {1}, {2}, {}, {4}, {5}, {3, 6}};
+  std::vector<tests::NodePrice> prices(8, {.seconds = 1, .bytes = 1000});
+  prices[3].bytes = 1;
+  const ir::PlanGraph graph = tests::plan_graph(predecessors, prices, Samples(64));
+  ir::Cluster cluster = ir::equal_devices(8);
+  cluster.levels = {{.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e9)},
+                    {.group = 8, .latency = Seconds(0), .bandwidth = BytesPerSecond(10)}};
+  const SearchGraph small = search_graph(graph, 128);
+  SearchSpace space = space_of_tree(small.tree, small.groups, 0);
+  find_shapes(small.small.graph, space);
+  StageEvaluator evaluator(small.small.graph, cluster, Samples(1), 1, 8, {.level = 0});
+  Deadline deadline(kInfinity, nullptr);
+  const SearchLimits limits{.devices = 8, .memory = kInfinity, .group = 4};
+  const auto found = DeviceCountDp(space, evaluator, Samples(1), limits, deadline).probe(3.1);
+  REQUIRE(found);
+  CHECK(found->stages.size() == 8);
+  CHECK(found->t < 3.1);
 }
