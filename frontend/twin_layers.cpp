@@ -30,6 +30,10 @@ std::string_view last_component(std::string_view name) { return name.substr(name
 
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
+TwinLayers::TwinLayers(const GraphBody& body, const ExportSignature& signature) : body_(body), signature_(signature) {
+  for (const Tensor& tensor : body.initializers) tensors_.emplace(tensor.name, &tensor);
+}
+
 void TwinLayers::read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
   for (const std::string& value : call.values) {
     if (std::string name = signature_.tensor_of(value); signature_.lists_parameter(name))
@@ -54,12 +58,14 @@ bool TwinLayers::is_applied_again(const std::string& lost, const UnknownNames& u
   std::map<std::string, size_t> counts;  // by module
   for (const auto& [component, names] : unknown)
     for (const std::string& name : names) ++counts[module_of(name)];
-  for (const std::string& name : taken->second)
+  for (const std::string& name : taken->second) {
+    const Tensor* const tensor = tensor_of(name);
     for (auto& [other, count] : counts) {
-      const Tensor* const tensor = tensor_of(name);
+      if (tensor == nullptr || other == module) continue;
       const Tensor* const equal = tensor_of(other + std::string(last_component(name)));
-      if (other != module && tensor != nullptr && equal != nullptr && began_equal(*tensor, *equal)) ++count;
+      if (equal != nullptr && began_equal(*tensor, *equal)) ++count;
     }
+  }
   return std::ranges::all_of(counts, [&](const auto& each) { return each.second < taken->second.size(); });
 }
 
@@ -81,8 +87,8 @@ std::vector<DoubtfulLayer> TwinLayers::doubtful(const std::set<std::string>& los
 }
 
 const Tensor* TwinLayers::tensor_of(const std::string& name) const {
-  const auto tensor = std::ranges::find(body_.initializers, name, &Tensor::name);
-  return tensor == body_.initializers.end() ? nullptr : &*tensor;
+  const auto tensor = tensors_.find(name);
+  return tensor == tensors_.end() ? nullptr : tensor->second;
 }
 
 /// A module that has an equal parameter for each of these of which the file has a tensor; empty where none has.

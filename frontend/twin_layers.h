@@ -36,8 +36,8 @@ using UnknownNames = std::map<std::string_view, std::vector<std::string>>;
 
 class TwinLayers {
  public:
-  /// The body after restore_parameters().
-  TwinLayers(const GraphBody& body, const ExportSignature& signature) : body_(body), signature_(signature) {}
+  /// The body after restore_parameters(), which stays as it is.
+  TwinLayers(const GraphBody& body, const ExportSignature& signature);
 
   /// Notes which parameters the call takes, and for each value that it takes what its nodes read of the same kind,
   /// which it does not take.
@@ -59,6 +59,7 @@ class TwinLayers {
 
   const GraphBody& body_;
   const ExportSignature& signature_;
+  std::map<std::string_view, const Tensor*> tensors_;      // by name
   std::map<std::string, std::set<std::string>> taken_by_;  // parameters, by the results of the calls that take them
   std::map<std::string, std::set<std::string>> twins_;     // what is read in the place of values of layers
 };
