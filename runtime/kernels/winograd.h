@@ -1,5 +1,5 @@
 #pragma once
-// 3x3 convolutions with strides and dilations of one on CPUs, by Winograd's method (wire/winograd.h): 1.1 to 2.9 times
+// 3x3 convolutions with strides and dilations of one on CPUs, by Winograd's method (wire/winograd.h): 1.1 to 3.0 times
 // as fast as with all products (docs/performance.md, "Kernels"). Results differ from those by rounding, by some 1e-6 of
 // their norm; but where elements are infinite or NaN, more of the same tiles' results are NaN, and sums of elements
 // beyond 1e37 overflow. The number of threads changes no bit.
