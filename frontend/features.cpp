@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "frontend/parameter_names.h"
+
 namespace graphpipe::frontend {
 namespace {
 
@@ -40,7 +42,7 @@ bool has_features(const GraphBody& body, const Tensor& tensor) {
 
 bool is_name_of_token(std::string_view parameter) {
   constexpr std::array<std::string_view, 6> kWords = {"cls", "emb", "latent", "prompt", "quer", "token"};
-  const std::string_view member = parameter.substr(parameter.rfind('.') + 1);
+  const std::string_view member = split_name(parameter).second;
   return std::ranges::any_of(kWords, [&](std::string_view word) { return member.find(word) != member.npos; });
 }
 

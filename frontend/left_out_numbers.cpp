@@ -8,6 +8,7 @@
 
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
+#include "frontend/parameter_names.h"
 #include "support/text.h"
 
 namespace graphpipe::frontend {
@@ -26,19 +27,16 @@ bool holds(std::string_view outer, std::string_view inner) {
 
 /// The innermost module that holds both.
 std::string_view common_module(std::string_view one, std::string_view other) {
-  while (!holds(one, other)) one = one.substr(0, one.rfind('.') == one.npos ? 0 : one.rfind('.'));
+  while (!holds(one, other)) one = split_name(one).first;
   return one;
 }
 
-std::string_view owner_of(std::string_view parameter) {
-  const size_t dot = parameter.rfind('.');
-  return dot == parameter.npos ? std::string_view() : parameter.substr(0, dot);
-}
+std::string_view owner_of(std::string_view parameter) { return split_name(parameter).first; }
 
 /// "norm.weight", and "norm.bias" beside one: read by a layer, or left over with it, and no number of its own.
 bool is_of_layer(const std::string& parameter, const ExportSignature& signature) {
-  const std::string_view component = std::string_view(parameter).substr(parameter.rfind('.') + 1);
-  const std::string module(owner_of(parameter));
+  const auto [owner, component] = split_name(parameter);
+  const std::string module(owner);
   return component == "weight" ||
          (component == "bias" && signature.lists_parameter(module.empty() ? "weight" : module + ".weight"));
 }

@@ -9,6 +9,7 @@
 
 #include "frontend/lost_by_export.h"
 #include "frontend/mask_values.h"
+#include "frontend/parameter_names.h"
 #include "frontend/restore_parameters.h"
 #include "frontend/tied_names.h"
 #include "frontend/wave_table.h"
@@ -173,13 +174,6 @@ IdMap<ir::ValueId, Use> strongest_uses(const ir::Graph& graph, const IdSet<ir::V
 bool names_module_state(const std::string& name) {
   return !is_anonymous(name) && name.find_first_of("/:") == std::string::npos &&
          name.find_first_not_of("0123456789") != std::string::npos;
-}
-
-/// "layer.0.norm" and "weight".
-std::pair<std::string_view, std::string_view> split_name(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return {"", name};
-  return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
 class Decider {

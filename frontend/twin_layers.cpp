@@ -6,6 +6,7 @@
 
 #include "frontend/equal_parts.h"
 #include "frontend/folding_note.h"
+#include "frontend/parameter_names.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -25,8 +26,6 @@ bool began_equal(const Tensor& one, const Tensor& other) {
 bool is_of_layer(std::string_view value) {
   return std::ranges::any_of(kLayers, [&](std::string_view layer) { return value.starts_with(layer); });
 }
-
-std::string_view last_component(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
@@ -62,7 +61,7 @@ bool TwinLayers::is_applied_again(const std::string& lost, const UnknownNames& u
     const Tensor* const tensor = tensor_of(name);
     for (auto& [other, count] : counts) {
       if (tensor == nullptr || other == module) continue;
-      const Tensor* const equal = tensor_of(other + std::string(last_component(name)));
+      const Tensor* const equal = tensor_of(other + std::string(split_name(name).second));
       if (equal != nullptr && began_equal(*tensor, *equal)) ++count;
     }
   }
@@ -99,7 +98,7 @@ std::string TwinLayers::equal_module(const std::set<std::string>& parameters) co
     if (tensor == nullptr) continue;
     std::set<std::string> equal;
     for (const Tensor& each : body_.initializers)
-      if (signature_.lists_parameter(each.name) && last_component(each.name) == last_component(name) &&
+      if (signature_.lists_parameter(each.name) && split_name(each.name).second == split_name(name).second &&
           module_of(each.name) != module_of(name) && began_equal(each, *tensor))
         equal.insert(module_of(each.name));
     if (modules) std::erase_if(equal, [&](const std::string& module) { return !modules->contains(module); });

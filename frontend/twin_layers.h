@@ -19,8 +19,7 @@ namespace graphpipe::frontend {
 /// Whether torch.export names a value so that a layer computes, which may have parameters: "linear_1".
 bool is_of_layer(std::string_view value);
 
-/// "weight" of "encoder.norm.weight", and "encoder.norm.", the module with its dot.
-std::string_view last_component(std::string_view name);
+/// "encoder.norm." of "encoder.norm.weight", the module with its dot.
 std::string module_of(const std::string& name);
 
 /// A layer that the optimiser has merged with another of the same input.

@@ -13,6 +13,7 @@
 #include "frontend/left_out_numbers.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/parameter_names.h"
 #include "frontend/restore_parts.h"
 #include "frontend/restore_split.h"
 #include "frontend/results_with_parameters.h"
@@ -117,17 +118,16 @@ class Tracer {
       if (const std::optional<ExportedCall> call = parse_exported_call(text)) read(*call, of_call);
   }
 
-  UntracedParameters run() {
+  /// `left_out`: what left_out() has found.
+  UntracedParameters run(const std::optional<LeftOut>& left_out) {
     UnknownNames names;
     std::map<std::string_view, int64_t> unexplained;  // what ties or look-ups have to explain
     for (const auto& [name, is_parameter] : signature_.is_parameter) {
-      if (!is_parameter || values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
-          computed_from_.contains(name) || looked_up_.contains(name) || rules_.leaves_out(name))
-        continue;
-      ++unexplained[last_component(name)];
-      if (!rules_.tied(name).value_or(false)) names[last_component(name)].push_back(name);
+      if (!is_parameter || has_trace(name)) continue;
+      ++unexplained[split_name(name).second];
+      if (!rules_.tied(name).value_or(false)) names[split_name(name).second].push_back(name);
     }
-    for (const auto& [name, calls] : readers_) unexplained[last_component(name)] -= std::ssize(calls) - 1;
+    for (const auto& [name, calls] : readers_) unexplained[split_name(name).second] -= std::ssize(calls) - 1;
     for (const Tensor& tensor : body_.initializers)
       if (is_look_up(tensor, signature_) && noted_parameters(tensor).empty()) --unexplained["weight"];
     UntracedParameters untraced{.folded_weight = folded_weight(), .parted = parted_};
@@ -151,11 +151,11 @@ class Tracer {
     if (const std::string other = split_for_other(body_, untraced.names); !other.empty() && untraced.evidence.empty())
       untraced.evidence = text("the exporter's optimiser splits ", quoted(ModelText(other)), " in its place");
     if (untraced.unexplained > 0 && untraced.evidence.empty()) untraced.evidence = evidence();
-    if (const auto found = left_out(); found && untraced.evidence.empty()) {
-      std::erase(untraced.names, found->parameter);
-      untraced.names.insert(untraced.names.begin(), found->parameter);
+    if (left_out && untraced.evidence.empty()) {
+      std::erase(untraced.names, left_out->parameter);
+      untraced.names.insert(untraced.names.begin(), left_out->parameter);
       untraced.unexplained = std::max<size_t>(untraced.unexplained, 1);
-      untraced.evidence = found->evidence;
+      untraced.evidence = left_out->evidence;
     }
     return untraced;
   }
@@ -164,9 +164,7 @@ class Tracer {
   std::optional<LeftOut> left_out() const {
     std::set<std::string> unknown;
     for (const auto& [name, is_parameter] : signature_.is_parameter)
-      if (is_parameter && !values_.contains(name) && !readers_.contains(name) && !without_product_.contains(name) &&
-          !computed_from_.contains(name) && !looked_up_.contains(name) && !rules_.leaves_out(name) &&
-          !rules_.tied(name).value_or(false) && rules_.trains(name).value_or(true))
+      if (is_parameter && !has_trace(name) && !rules_.tied(name).value_or(false) && rules_.trains(name).value_or(true))
         unknown.insert(name);
     const auto is_made_here = [this](const std::string& name) { return is_made(name); };
     std::optional<LeftOut> found = left_out_in_code(body_, signature_, unknown, is_made_here);
@@ -190,6 +188,12 @@ class Tracer {
   }
 
  private:
+  /// Whether the file has something of the parameter, or need not.
+  bool has_trace(const std::string& name) const {
+    return values_.contains(name) || readers_.contains(name) || without_product_.contains(name) ||
+           computed_from_.contains(name) || looked_up_.contains(name) || rules_.leaves_out(name);
+  }
+
   /// By the optimiser's notes.
   void collect_computed() {
     for (const Tensor& tensor : body_.initializers) {
@@ -390,12 +394,13 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
                                        const ParameterRules& rules, const ElementsOf& elements_of, bool has_restored) {
   if (signature.tensor_of_input.empty()) return {};
   Tracer tracer(body, signature, rules);
-  const bool is_optimised = has_restored || !tracer.merged_layer().empty() || tracer.left_out() ||
+  const std::optional<LeftOut> left_out = tracer.left_out();
+  const bool is_optimised = has_restored || left_out || !tracer.merged_layer().empty() ||
                             std::ranges::any_of(body.initializers, [&](const Tensor& tensor) {
                               return is_anonymous(tensor.name) || is_computed(tensor, signature);
                             });
   if (!is_optimised) return {};
-  UntracedParameters untraced = tracer.run();
+  UntracedParameters untraced = tracer.run(left_out);
   untraced.doubtful = tracer.doubtful_layers(elements_of);
   for (const Tensor& tensor : body.initializers)
     if (is_look_up(tensor, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);

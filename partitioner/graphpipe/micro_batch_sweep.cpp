@@ -66,12 +66,6 @@ double min_step(const ir::PlanGraph& graph, const ir::Cluster& cluster, Samples 
   return cost::min_work(graph, size) / static_cast<double>(cluster.devices.size());
 }
 
-/// Devices that the links of this level join, where others join more; else 0.
-int group_of(const PlanRequest& request, size_t level) {
-  const ir::Cluster& cluster = *request.cluster;
-  return level + 1 < cluster.levels.size() ? cluster.levels[level].group : 0;
-}
-
 /// The search of one space in one round.
 class Task {
  public:
@@ -80,7 +74,7 @@ class Task {
       : request_(request), space_(space), options_(options), budget_(budget), deadline_(deadline), found_(request) {
     limits_.devices = budget.devices;
     limits_.stages = request.stages.value_or(0);
-    if (options.in_groups) limits_.group = group_of(request, options.level);
+    if (options.in_groups) limits_.group = request.cluster->levels[options.level].group;
     // Two limits: the smallest memory, since a stage may be placed on any device, and the largest, in case the stages
     // that need much are placed on the largest devices.
     std::set<double> memories;

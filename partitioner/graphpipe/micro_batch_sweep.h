@@ -22,7 +22,7 @@ struct SweepOptions {
   /// The level of links that messages between stages are priced at; the outermost where there are fewer.
   size_t level = std::numeric_limits<size_t>::max();
   /// Stages stay within groups that the links of this level join, where they fit, and what leaves a group is priced at
-  /// the next level out. Not where that is the outermost.
+  /// the next level out. Needs one: a `level` that is not the outermost.
   bool in_groups = false;
 };
 

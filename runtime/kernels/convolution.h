@@ -28,7 +28,7 @@ void add_convolution_weight_gradient(at::Tensor& sum, const at::Tensor& gradient
 at::Tensor convolution_weight_gradient(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                                        const ConvolutionGeometry& geometry);
 
-/// A pass with operands of ones, of which those exist that it reads: to measure it by either kernel.
+/// A pass with operands of ones, of which those exist that it reads: to measure it by any kernel.
 class MeasuredConvolution {
  public:
   explicit MeasuredConvolution(const wire::Convolution& of);

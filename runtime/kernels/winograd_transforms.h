@@ -62,25 +62,28 @@ struct WinogradTransform<4> {
   static constexpr float kOfZero = 1 / (kNear2 * kFar2);
   static constexpr float kOfNear = 1 / (2 * kNear2 * (kNear2 - kFar2)), kOfFar = 1 / (2 * kFar2 * (kFar2 - kNear2));
 
+  /// A polynomial's values at the four points, of its even and its odd powers there.
+  GRAPHPIPE_INLINE static void at_points(const Vector8& even_near, const Vector8& odd_near, const Vector8& even_far,
+                                         const Vector8& odd_far, Vector8 (&values)[6]) {
+    values[1] = even_near + odd_near;
+    values[2] = even_near - odd_near;
+    values[3] = even_far + odd_far;
+    values[4] = even_far - odd_far;
+  }
+
   GRAPHPIPE_INLINE static void elements(const Vector8 (&d)[6], Vector8 (&values)[6]) {
     constexpr float kProduct = kNear2 * kFar2, kSum = kNear2 + kFar2;
     const Vector8 even_near = d[4] - kFar2 * d[2], odd_near = kNear * (d[3] - kFar2 * d[1]);
     const Vector8 even_far = d[4] - kNear2 * d[2], odd_far = kFar * (d[3] - kNear2 * d[1]);
     values[0] = kProduct * d[0] - kSum * d[2] + d[4];
-    values[1] = even_near + odd_near;
-    values[2] = even_near - odd_near;
-    values[3] = even_far + odd_far;
-    values[4] = even_far - odd_far;
+    at_points(even_near, odd_near, even_far, odd_far, values);
     values[5] = kProduct * d[1] - kSum * d[3] + d[5];
   }
   GRAPHPIPE_INLINE static void gradients(const Vector8 (&g)[4], Vector8 (&values)[6]) {
     const Vector8 even_near = g[0] + kNear2 * g[2], odd_near = kNear * g[1] + kNear3 * g[3];
     const Vector8 even_far = g[0] + kFar2 * g[2], odd_far = kFar * g[1] + kFar3 * g[3];
     values[0] = g[0];
-    values[1] = even_near + odd_near;
-    values[2] = even_near - odd_near;
-    values[3] = even_far + odd_far;
-    values[4] = even_far - odd_far;
+    at_points(even_near, odd_near, even_far, odd_far, values);
     values[5] = g[3];
   }
   GRAPHPIPE_INLINE static void results(const Vector8 (&m)[6], Vector8 (&made)[4]) {
@@ -95,10 +98,7 @@ struct WinogradTransform<4> {
     const Vector8 even_near = kOfNear * w[0] + kOfNear * kNear2 * w[2], odd_near = kOfNear * kNear * w[1];
     const Vector8 even_far = kOfFar * w[0] + kOfFar * kFar2 * w[2], odd_far = kOfFar * kFar * w[1];
     values[0] = kOfZero * w[0];
-    values[1] = even_near + odd_near;
-    values[2] = even_near - odd_near;
-    values[3] = even_far + odd_far;
-    values[4] = even_far - odd_far;
+    at_points(even_near, odd_near, even_far, odd_far, values);
     values[5] = w[2];
   }
   GRAPHPIPE_INLINE static void weight_gradients(const Vector8 (&m)[6], Vector8 (&made)[3]) {

@@ -241,7 +241,7 @@ TEST_CASE("a folder of checkpoints that this user may not write into is refused 
   fs::permissions(outer, fs::perms::all);
   fs::permissions(path + "/" + std::string(graphpipe::wire::kCheckpointsMark), fs::perms::all);
   fs::permissions(path, fs::perms(0555));  // of the group too, which stays root's
-  const bool root = geteuid() == 0;        // whom no permissions bind
+  const bool root = geteuid() == 0;        // who may write everywhere
   if (root) REQUIRE(seteuid(65534) == 0);
   std::string said;
   try {
