@@ -63,29 +63,47 @@ double blocked_scratch(const NodeView& node, const ConvOperands& operands, Sampl
   return std::max(copies - result, blocked_bytes(operands.made, samples, &operands.made == &operands.weight));
 }
 
-/// If the runtime multiplies (runtime/kernels/convolution.cpp): the columns, and in addition the activations of several
-/// samples by channels. Unset if it does not.
-std::optional<double> product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  const ir::Value& y = operands.y;
-  const ir::Shape& weight = operands.weight.type.shape;
-  const Result<ConvForm> form = conv_form(node, operands.x.type.shape, weight);
-  if (!form.ok() || !is_plane(node, *form) || y.type.dtype != ir::DType::kFloat32) return std::nullopt;
+wire::ConvolutionPass pass_of(const ConvOperands& operands) {
+  if (&operands.made == &operands.x) return wire::ConvolutionPass::kInputGradient;
+  return &operands.made == &operands.weight ? wire::ConvolutionPass::kWeightGradient : wire::ConvolutionPass::kForward;
+}
+
+/// The places of the kernel as the runtime has them, if it chooses the algorithm. A padding of its own comes before a
+/// kernel with unequal pads.
+std::optional<wire::WindowShape> window_shape(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const ir::Shape &x = operands.x.type.shape, &y = operands.y.type.shape;
+  const Result<ConvForm> form = conv_form(node, x, operands.weight.type.shape);
+  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
   const Window& window = form->window;
-  wire::ConvolutionShape shape{.places = y.type.shape[2].factor * y.type.shape[3].factor,
-                               .is_pointwise = all_are(window.kernel, 1)};
-  shape.samples = static_cast<int64_t>(elements(y, samples)) / (y.type.shape[1].factor * shape.places);
-  shape.reads_whole_planes =
-      shape.is_pointwise && all_are(window.strides, 1) && all_are(window.begin, 0) && all_are(window.end, 0);
-  shape.window = static_cast<int64_t>(elements(operands.weight, samples)) / weight[0].factor;
-  shape.windows_lie_apart = window.lies_apart();
-  if (!wire::convolves_by_products(shape)) return std::nullopt;
-  if (!wire::convolves_by_columns(shape)) return 0;
-  const double columns = static_cast<double>(shape.samples * shape.places) * static_cast<double>(shape.window) *
-                         ir::bytes_per_element(y.type.dtype);
-  const double by_channels = shape.samples > 1 ? bytes_of(y, samples) : 0;
-  if (&operands.made != &operands.x) return columns + by_channels;
-  // The result is allocated after the product.
-  return std::max(columns + by_channels - bytes_of(operands.x, samples), columns);
+  const bool is_symmetric = window.is_symmetric();
+  const auto size = [&](size_t axis) {
+    return x[axis + 2].factor + (is_symmetric ? 0 : window.begin[axis] + window.end[axis]);
+  };
+  const auto pad = [&](size_t axis) { return is_symmetric ? window.begin[axis] : 0; };
+  return wire::WindowShape{.samples = x[0].at(samples),
+                           .channels = x[1].factor,
+                           .height = size(0),
+                           .width = size(1),
+                           .kernel_height = window.kernel[0],
+                           .kernel_width = window.kernel[1],
+                           .stride_down = window.strides[0],
+                           .stride_right = window.strides[1],
+                           .pad_top = pad(0),
+                           .pad_left = pad(1),
+                           .step_down = window.dilations[0],
+                           .step_right = window.dilations[1],
+                           .places_down = y[2].factor,
+                           .places_right = y[3].factor};
+}
+
+/// If the runtime multiplies (runtime/kernels/convolution.cpp): its workspace. Unset if it does not.
+std::optional<double> product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const std::optional<wire::WindowShape> shape = window_shape(node, operands, samples);
+  const int64_t results = operands.weight.type.shape[0].factor;
+  if (!shape || shape->windows() == 0 || !wire::convolves_by_products(pass_of(operands), *shape, results))
+    return std::nullopt;
+  if (wire::convolves_whole_planes(*shape)) return 0;
+  return static_cast<double>(wire::window_floats(*shape, results)) * sizeof(float);
 }
 
 /// If oneDNN multiplies the columns of one sample instead (kernels wider than 13, or than what they slide over): the
@@ -117,26 +135,9 @@ double direct_scratch(const NodeView& node, const ConvOperands& operands, Sample
 }  // namespace
 
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  const ir::Shape &x = operands.x.type.shape, &weight = operands.weight.type.shape;
-  const Result<ConvForm> form = conv_form(node, x, weight);
-  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
-  const Window& window = form->window;
-  if (!all_are(window.kernel, 3) || !all_are(window.strides, 1) || !all_are(window.dilations, 1)) return std::nullopt;
-  wire::Convolution of{.samples = x[0].at(samples),
-                       .channels = x[1].factor,
-                       .results = weight[0].factor,
-                       .height = x[2].factor,
-                       .width = x[3].factor};
-  if (&operands.made == &operands.x) of.pass = wire::ConvolutionPass::kInputGradient;
-  if (&operands.made == &operands.weight) of.pass = wire::ConvolutionPass::kWeightGradient;
-  if (window.is_symmetric()) {
-    of.pad_top = window.begin[0];
-    of.pad_left = window.begin[1];
-  } else {  // a padding of its own comes before the kernel
-    of.height += window.begin[0] + window.end[0];
-    of.width += window.begin[1] + window.end[1];
-  }
-  return wire::fits_winograd(of) ? std::optional(of) : std::nullopt;
+  const std::optional<wire::WindowShape> shape = window_shape(node, operands, samples);
+  if (!shape) return std::nullopt;
+  return wire::winograd_convolution(pass_of(operands), *shape, operands.weight.type.shape[0].factor);
 }
 
 bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples) {

@@ -5,45 +5,39 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <optional>
 
 #include "support/integer_math.h"
+#include "wire/window_shape.h"
 #include "wire/winograd.h"
 
 namespace graphpipe::wire {
 
-struct ConvolutionShape {
-  int64_t samples = 0;
-  /// Places of the kernel in a sample's plane.
-  int64_t places = 0;
-  /// The kernel is one element.
-  bool is_pointwise = false;
-  /// Of each sample all elements are read as they lie: pointwise, with strides of one and no padding.
-  bool reads_whole_planes = false;
-  /// Elements of a window in all channels.
-  int64_t window = 1;
-  /// No two windows share an element: strides at least as wide as the kernel.
-  bool windows_lie_apart = false;
-};
-
-/// As a product of the weights by a matrix of the windows, else by LibTorch. That gives pointwise convolutions to the
-/// BLAS, and for the others oneDNN copies the weights to an order of its own in each call, which costs more than the
-/// products where a few windows meet many channels: below some 200 windows (docs/performance.md, "Kernels"). Patches,
-/// large windows that share nothing, are as quick or quicker as columns, which take the memory of their planes with
-/// padding.
-constexpr bool convolves_by_products(const ConvolutionShape& shape) {
-  constexpr int64_t kFewWindows = 200, kLargeWindow = 512;
-  const bool are_patches = shape.windows_lie_apart && shape.window >= kLargeWindow;
-  return shape.is_pointwise || are_patches || shape.samples * shape.places <= kFewWindows;
-}
-
-/// Of those, whether the windows of all samples are copied to one matrix first. Else each sample is a product of its
-/// own.
-constexpr bool convolves_by_columns(const ConvolutionShape& shape) {
-  constexpr int64_t kManyPlaces = 64;
-  return !shape.reads_whole_planes || (shape.places < kManyPlaces && shape.samples > 1);
-}
-
 enum class ConvolutionPass : uint8_t { kForward, kInputGradient, kWeightGradient };
+
+/// Whether a pass is computed as products of the weights by the windows, else by LibTorch. That gives pointwise
+/// convolutions to the BLAS, and for the others oneDNN copies weights and activations to orders of its own in each
+/// call: dear where a few windows meet many channels, for gradients of what strides skip or of so few channels that its
+/// vectors hold mostly zeros, and for those of large weights. But it leaves out what the padding is multiplied with.
+/// Measured on an EPYC of the fourth generation, with vectors of 8 and 16 floats (docs/performance.md, "Kernels").
+inline bool convolves_by_products(ConvolutionPass pass, const WindowShape& shape, int64_t results) {
+  constexpr int64_t kLargeWindow = 512, kLargeWeights = 256 * 512, kLargestWeights = 512 * 512, kFewChannels = 16;
+  const bool lie_apart = shape.windows_lie_apart();
+  if (shape.is_pointwise() || (lie_apart && shape.rows() >= kLargeWindow)) return true;
+  const int64_t windows = shape.windows(), weights = shape.channels * results;
+  const bool are_largest = weights >= kLargestWeights;
+  if (pass == ConvolutionPass::kWeightGradient) return windows <= 200 || weights >= kLargeWeights;
+  if (pass == ConvolutionPass::kForward) return windows <= (are_largest ? 40 : 16);
+  if (lie_apart || shape.channels < kFewChannels) return true;
+  return windows <= (shape.has_strides() ? 128 : are_largest ? 40 : 4);
+}
+
+/// Of those, whether each sample is one product that reads its planes as they lie. Else windows are copied to columns,
+/// a block at a time.
+inline bool convolves_whole_planes(const WindowShape& shape) {
+  constexpr int64_t kManyPlaces = 64;
+  return shape.reads_whole_planes() && (shape.places() >= kManyPlaces || shape.samples == 1);
+}
 
 /// A pass of a convolution with a 3x3 kernel and strides and dilations of one: x [samples, channels, height, width] and
 /// weight [results, channels, 3, 3]. Pads apply at both ends.
@@ -82,5 +76,21 @@ inline bool fits_winograd(const Convolution& of, int64_t tile) {
 
 /// With tiles of either size.
 inline bool fits_winograd(const Convolution& of) { return fits_winograd(of, 2) || fits_winograd(of, 4); }
+
+/// The pass as Winograd's method may compute it, if it may.
+inline std::optional<Convolution> winograd_convolution(ConvolutionPass pass, const WindowShape& shape,
+                                                       int64_t results) {
+  const bool is_three_by_three = shape.kernel_height == 3 && shape.kernel_width == 3;
+  const bool is_dense = !shape.has_strides() && shape.step_down == 1 && shape.step_right == 1;
+  const Convolution of{.pass = pass,
+                       .samples = shape.samples,
+                       .channels = shape.channels,
+                       .results = results,
+                       .height = shape.height,
+                       .width = shape.width,
+                       .pad_top = shape.pad_top,
+                       .pad_left = shape.pad_left};
+  return is_three_by_three && is_dense && fits_winograd(of) ? std::optional(of) : std::nullopt;
+}
 
 }  // namespace graphpipe::wire

@@ -5,14 +5,11 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
-
-#include <vector>
 
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/vector_loops.h"
-#include "runtime/kernels/windows.h"
+#include "runtime/kernels/window_products.h"
 #include "runtime/kernels/winograd.h"
 #include "wire/convolution.h"
 
@@ -20,6 +17,7 @@ namespace graphpipe::runtime {
 namespace {
 
 using wire::ConvolutionPass;
+using wire::WindowShape;
 
 WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const ConvolutionGeometry& geometry) {
   WindowShape shape{.samples = x[0],
@@ -43,92 +41,86 @@ WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const Convol
   return shape;
 }
 
-wire::ConvolutionShape chosen_by(const WindowShape& shape) {
-  const bool is_pointwise = shape.kernel_height == 1 && shape.kernel_width == 1;
-  return {.samples = shape.samples,
-          .places = shape.places(),
-          .is_pointwise = is_pointwise,
-          .reads_whole_planes = is_pointwise && shape.pad_top == 0 && shape.pad_left == 0 && shape.stride_down == 1 &&
-                                shape.stride_right == 1,
-          .window = shape.rows(),
-          .windows_lie_apart = shape.stride_down >= shape.span_down() && shape.stride_right >= shape.span_right()};
+bool by_products(ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other, const WindowShape& shape,
+                 int64_t results) {
+  return is_plain(one) && is_plain(other) && shape.windows() > 0 && wire::convolves_by_products(pass, shape, results);
 }
 
-bool by_products(const at::Tensor& activations, const at::Tensor& weight, const WindowShape& shape) {
-  return is_plain(activations) && is_plain(weight) && shape.windows() > 0 &&
-         wire::convolves_by_products(chosen_by(shape));
-}
+// --- by products of whole planes ---
 
-bool needs_columns(const WindowShape& shape) { return wire::convolves_by_columns(chosen_by(shape)); }
-
-// [M, rows]
-at::Tensor weight_matrix(const at::Tensor& weight) { return weight.contiguous().view({weight.size(0), -1}); }
+// [M, channels]
+at::Tensor weight_matrix(const at::Tensor& weight) { return weight.view({weight.size(0), -1}); }
 // One sample as a matrix: [channels, places].
 at::Tensor matrix_of_sample(const at::Tensor& planes, int64_t sample) {
   return planes.select(0, sample).view({planes.size(1), -1});
 }
-// [N, M, ..] as [M, windows], in the order of the columns.
-at::Tensor matrix_of_all(const at::Tensor& planes) {
-  return planes.flatten(2).transpose(0, 1).reshape({planes.size(1), -1});
+
+void forward_planes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& result) {
+  if (bias.defined()) result.copy_(bias.view({1, -1, 1, 1}).expand_as(result));
+  for (int64_t sample = 0; sample < x.size(0); ++sample)
+    product_into(matrix_of_sample(result, sample), weight_matrix(weight), matrix_of_sample(x, sample), bias.defined());
 }
 
-at::Tensor columns_of(const at::Tensor& x, const WindowShape& shape) {
-  at::Tensor columns = at::empty({shape.rows(), shape.windows()}, x.options());
-  windows_to_columns(shape, x.const_data_ptr<float>(), columns.mutable_data_ptr<float>());
-  return columns;
+void input_planes(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& result) {
+  for (int64_t sample = 0; sample < gradient.size(0); ++sample)
+    product_into(matrix_of_sample(result, sample), weight_matrix(weight).t(), matrix_of_sample(gradient, sample),
+                 /*adds=*/false);
 }
 
-std::vector<int64_t> result_sizes(const at::Tensor& weight, const WindowShape& shape) {
-  return {shape.samples, weight.size(0), shape.places_down, shape.places_right};
+void add_weight_planes(const at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x, bool adds) {
+  for (int64_t sample = 0; sample < x.size(0); ++sample, adds = true)
+    product_into(weight_matrix(sum), matrix_of_sample(gradient, sample), matrix_of_sample(x, sample).t(), adds);
 }
 
-at::Tensor forward_products(const at::Tensor& any_x, const at::Tensor& weight, const at::Tensor& bias,
+// --- by products of windows ---
+
+/// Calls `work` with the pass and its workspace.
+template <typename Work>
+void with_windows(const WindowShape& shape, int64_t results, const at::TensorOptions& options, const Work& work) {
+  const at::Tensor workspace = at::empty({wire::window_floats(shape, results)}, options);
+  work(WindowPass{shape, results, workspace.mutable_data_ptr<float>()});
+}
+
+at::Tensor forward_products(const at::Tensor& any_x, const at::Tensor& any_weight, const at::Tensor& any_bias,
                             const WindowShape& shape) {
-  const at::Tensor x = any_x.contiguous(), matrix = weight_matrix(weight);
-  at::Tensor result = at::empty(result_sizes(weight, shape), x.options());
-  const at::Tensor of_channels = bias.defined() ? bias.view({1, -1, 1, 1}) : bias;
-  if (needs_columns(shape) && shape.samples > 1) {
-    const at::Tensor product = at::empty({matrix.size(0), shape.windows()}, x.options());
-    product_into(product, matrix, columns_of(x, shape), /*adds=*/false);
-    result.flatten(2).copy_(product.view({matrix.size(0), shape.samples, -1}).transpose(0, 1));
-    return bias.defined() ? result.add_(of_channels) : result;
-  }
-  if (bias.defined()) result.copy_(of_channels.expand_as(result));
-  if (needs_columns(shape)) {
-    product_into(matrix_of_sample(result, 0), matrix, columns_of(x, shape), bias.defined());
+  const at::Tensor x = any_x.contiguous(), weight = any_weight.contiguous();
+  const at::Tensor bias = any_bias.defined() ? any_bias.contiguous() : any_bias;
+  at::Tensor result = at::empty({shape.samples, weight.size(0), shape.places_down, shape.places_right}, x.options());
+  if (wire::convolves_whole_planes(shape)) {
+    forward_planes(x, weight, bias, result);
     return result;
   }
-  for (int64_t sample = 0; sample < shape.samples; ++sample)
-    product_into(matrix_of_sample(result, sample), matrix, matrix_of_sample(x, sample), bias.defined());
+  with_windows(shape, weight.size(0), x.options(), [&](const WindowPass& pass) {
+    window_planes(pass, elements_of(x), elements_of(weight), elements_of(bias), result.mutable_data_ptr<float>());
+  });
   return result;
 }
 
-at::Tensor input_products(const at::Tensor& any_gradient, const at::Tensor& weight, const WindowShape& shape) {
-  const at::Tensor gradient = any_gradient.contiguous(), matrix = weight_matrix(weight).t();
-  const std::vector<int64_t> sizes = {shape.samples, shape.channels, shape.height, shape.width};
-  if (needs_columns(shape)) {
-    const at::Tensor columns = at::empty({shape.rows(), shape.windows()}, gradient.options());
-    product_into(columns, matrix, matrix_of_all(gradient), /*adds=*/false);
-    at::Tensor result = at::zeros(sizes, gradient.options());
-    add_columns_to_planes(shape, columns.const_data_ptr<float>(), result.mutable_data_ptr<float>());
+at::Tensor input_products(const at::Tensor& any_gradient, const at::Tensor& any_weight, const WindowShape& shape) {
+  const at::Tensor gradient = any_gradient.contiguous(), weight = any_weight.contiguous();
+  at::Tensor result = at::empty({shape.samples, shape.channels, shape.height, shape.width}, gradient.options());
+  if (wire::convolves_whole_planes(shape)) {
+    input_planes(gradient, weight, result);
     return result;
   }
-  at::Tensor result = at::empty(sizes, gradient.options());
-  for (int64_t sample = 0; sample < shape.samples; ++sample)
-    product_into(matrix_of_sample(result, sample), matrix, matrix_of_sample(gradient, sample), /*adds=*/false);
+  with_windows(shape, weight.size(0), gradient.options(), [&](const WindowPass& pass) {
+    window_input_gradient(pass, elements_of(gradient), elements_of(weight), result.mutable_data_ptr<float>());
+  });
   return result;
 }
 
 void add_weight_products(at::Tensor& sum, const at::Tensor& any_gradient, const at::Tensor& any_x,
                          const WindowShape& shape) {
   const at::Tensor gradient = any_gradient.contiguous(), x = any_x.contiguous();
-  bool adds = sum.defined();
+  const bool adds = sum.defined();
   if (!adds) sum = at::empty({gradient.size(1), shape.channels, shape.kernel_height, shape.kernel_width}, x.options());
-  const at::Tensor matrix = sum.view({gradient.size(1), -1});
-  if (needs_columns(shape)) return product_into(matrix, matrix_of_all(gradient), columns_of(x, shape).t(), adds);
-  for (int64_t sample = 0; sample < shape.samples; ++sample, adds = true)
-    product_into(matrix, matrix_of_sample(gradient, sample), matrix_of_sample(x, sample).t(), adds);
+  if (wire::convolves_whole_planes(shape)) return add_weight_planes(sum, gradient, x, adds);
+  with_windows(shape, gradient.size(1), x.options(), [&](const WindowPass& pass) {
+    window_weights(pass, elements_of(x), elements_of(gradient), sum.mutable_data_ptr<float>(), adds);
+  });
 }
+
+// --- by Winograd's method ---
 
 struct WinogradChoice {
   wire::Convolution of;
@@ -138,20 +130,11 @@ struct WinogradChoice {
 /// The pass and its tiles, if Winograd's method is to compute it.
 std::optional<WinogradChoice> by_winograd(wire::ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other,
                                           const WindowShape& shape, int64_t results) {
-  const bool is_three_by_three = shape.kernel_height == 3 && shape.kernel_width == 3 && shape.stride_down == 1 &&
-                                 shape.stride_right == 1 && shape.step_down == 1 && shape.step_right == 1;
-  const wire::Convolution of{.pass = pass,
-                             .samples = shape.samples,
-                             .channels = shape.channels,
-                             .results = results,
-                             .height = shape.height,
-                             .width = shape.width,
-                             .pad_top = shape.pad_top,
-                             .pad_left = shape.pad_left};
-  if (!is_three_by_three || !is_plain(one) || !is_plain(other) || !wire::fits_winograd(of)) return std::nullopt;
-  const ConvolutionKernel kernel = choose_convolution_kernel(of);
-  if (kernel == ConvolutionKernel::kDirect || !wire::fits_kernel(of, kernel)) return std::nullopt;
-  return WinogradChoice{of, wire::winograd_tile(kernel)};
+  const std::optional<wire::Convolution> of = wire::winograd_convolution(pass, shape, results);
+  if (!of || !is_plain(one) || !is_plain(other)) return std::nullopt;
+  const ConvolutionKernel kernel = choose_convolution_kernel(*of);
+  if (kernel == ConvolutionKernel::kDirect || !wire::fits_kernel(*of, kernel)) return std::nullopt;
+  return WinogradChoice{*of, wire::winograd_tile(kernel)};
 }
 
 /// Calls `work` with the pass and its workspace.
@@ -179,7 +162,7 @@ at::Tensor forward_winograd(const WinogradChoice& choice, const at::Tensor& any_
   at::Tensor result = at::empty({of.samples, of.results, of.result_height(), of.result_width()}, x.options());
   with_winograd(choice, x.options(), [&](const WinogradPass& pass) {
     winograd_planes(pass, x.const_data_ptr<float>(), matrix.const_data_ptr<float>(), /*is_turned=*/false,
-                    bias.defined() ? bias.const_data_ptr<float>() : nullptr, result.mutable_data_ptr<float>());
+                    elements_of(bias), result.mutable_data_ptr<float>());
   });
   return result;
 }
@@ -219,7 +202,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& gradie
 
 at::Tensor forward_direct(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                           const WindowShape& shape, const ConvolutionGeometry& geometry) {
-  if (by_products(x, weight, shape)) return forward_products(x, weight, bias, shape);
+  if (by_products(ConvolutionPass::kForward, x, weight, shape, weight.size(0)))
+    return forward_products(x, weight, bias, shape);
   constexpr int64_t kNoPadding[] = {0, 0};
   return at::convolution(x, weight, bias, geometry.strides, geometry.pads, geometry.dilations, /*transposed=*/false,
                          kNoPadding, /*groups=*/1);
@@ -227,13 +211,15 @@ at::Tensor forward_direct(const at::Tensor& x, const at::Tensor& weight, const a
 
 at::Tensor input_direct(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                         const WindowShape& shape, const ConvolutionGeometry& geometry) {
-  if (by_products(gradient, weight, shape)) return input_products(gradient, weight, shape);
+  if (by_products(ConvolutionPass::kInputGradient, gradient, weight, shape, weight.size(0)))
+    return input_products(gradient, weight, shape);
   return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
 }
 
 void add_weight_direct(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                        const WindowShape& shape, const ConvolutionGeometry& geometry) {
-  if (by_products(gradient, x, shape)) return add_weight_products(sum, gradient, x, shape);
+  if (by_products(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
+    return add_weight_products(sum, gradient, x, shape);
   const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
   if (sum.defined()) sum.add_(share);
   else sum = share.contiguous();

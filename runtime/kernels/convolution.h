@@ -1,8 +1,7 @@
 #pragma once
 // Convolutions of planes in one group, and their two gradients: x [N, C, H, W], weight [M, C, h, w]. Computed by
-// LibTorch's kernels, or on CPUs by Winograd's method (winograd.h), or as products of the weights with the windows:
-// each window is a column of a matrix (im2col: Chellapilla et al., High Performance Convolutional Neural Networks for
-// Document Processing, 2006). Which of them, wire/convolution.h and kernel_choice.h say.
+// LibTorch's kernels, or on CPUs by Winograd's method (winograd.h), or as products of the weights with the windows
+// (window_products.h). Which of them, wire/convolution.h and kernel_choice.h say.
 
 #include <ATen/core/Tensor.h>
 

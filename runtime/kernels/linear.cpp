@@ -45,7 +45,7 @@ at::Tensor own_linear(const at::Tensor& x, const at::Tensor& weight, const at::T
   at::DimVector sizes(x.sizes());
   sizes.back() = matrix.columns;
   at::Tensor result = new_floats(sizes);
-  multiply_own(rows, matrix, bias.defined() ? bias.const_data_ptr<float>() : nullptr, result.mutable_data_ptr<float>(),
+  multiply_own(rows, matrix, elements_of(bias), result.mutable_data_ptr<float>(),
                /*adds=*/false);
   return result;
 }

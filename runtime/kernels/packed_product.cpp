@@ -255,10 +255,9 @@ GRAPHPIPE_AVX2 void multiply_avx2(const ResultPart& part) { multiply_part<Vector
 void multiply(const ResultPart& part) {
 #if defined(__x86_64__)
   if (has_avx512()) return multiply_avx512(part);
-  multiply_avx2(part);
-#else
-  multiply_part<Vector8>(part);
+  if (has_avx2()) return multiply_avx2(part);
 #endif
+  multiply_part<Vector8>(part);
 }
 
 /// Rows or columns [first, last) of the whole.
@@ -277,6 +276,20 @@ ResultPart columns_of(ResultPart part, int64_t first, int64_t last) {
   return part;
 }
 
+/// The longer side of the result in parts, one for each thread.
+void multiply_whole(const ResultPart& whole) {
+  const int64_t rows = whole.left.rows, columns = whole.right.columns;
+  constexpr int64_t kUnit = TileOf<Vector16>::kColumns;
+  const bool by_rows = rows > columns;
+  const int64_t count = by_rows ? rows : columns, units = ceil_div(count, kUnit);
+  const int64_t grain =
+      ceil_div(kMultiplicationsPerThread, std::max<int64_t>(1, whole.left.columns * std::min(rows, columns) * kUnit));
+  for_parts(units, grain, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kUnit, last = std::min(count, end * kUnit);
+    multiply(by_rows ? rows_of(whole, first, last) : columns_of(whole, first, last));
+  });
+}
+
 }  // namespace
 
 bool has_packed_product() {
@@ -288,17 +301,12 @@ bool has_packed_product() {
 }
 
 void multiply_packed(const MatrixView& left, const MatrixView& right, const float* bias, float* result, bool adds) {
-  const int64_t rows = left.rows, columns = right.columns;
-  const ResultPart whole{left, right, adds ? result : bias, adds ? columns : 0, result, columns};
-  constexpr int64_t kUnit = TileOf<Vector16>::kColumns;
-  const bool by_rows = rows > columns;
-  const int64_t count = by_rows ? rows : columns, units = ceil_div(count, kUnit);
-  const int64_t grain =
-      ceil_div(kMultiplicationsPerThread, std::max<int64_t>(1, left.columns * std::min(rows, columns) * kUnit));
-  for_parts(units, grain, [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kUnit, last = std::min(count, end * kUnit);
-    multiply(by_rows ? rows_of(whole, first, last) : columns_of(whole, first, last));
-  });
+  const int64_t columns = right.columns;
+  multiply_whole({left, right, adds ? result : bias, adds ? columns : 0, result, columns});
+}
+
+void multiply_packed(const MatrixView& left, const MatrixView& right, float* result, int64_t result_stride, bool adds) {
+  multiply_whole({left, right, adds ? result : nullptr, result_stride, result, result_stride});
 }
 
 }  // namespace graphpipe::runtime

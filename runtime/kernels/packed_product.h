@@ -16,6 +16,9 @@ bool has_packed_product();
 /// threads nor on the processor. Asks for no memory after a thread's first call. Needs: has_packed_product(), and sizes
 /// of at least 1.
 void multiply_packed(const MatrixView& left, const MatrixView& right, const float* bias, float* result, bool adds);
+/// The same without biases, where rows of the result lie `result_stride` floats apart. Processors without
+/// has_packed_product() have it too, but slower and with roundings of their own.
+void multiply_packed(const MatrixView& left, const MatrixView& right, float* result, int64_t result_stride, bool adds);
 
 /// Products of one sum, at most.
 inline constexpr int64_t kPackedInner = 384;

@@ -54,8 +54,6 @@ bool is_own(const at::Tensor& a, const at::Tensor& b) {
   return is_plain(a) && is_plain(b) && is_own_product(view_of(a), view_of(b));
 }
 
-const float* elements_of(const at::Tensor& bias) { return bias.defined() ? bias.const_data_ptr<float>() : nullptr; }
-
 /// Null if this LibTorch was built without oneDNN.
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
   static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {

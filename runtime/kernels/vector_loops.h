@@ -110,6 +110,11 @@ inline bool is_plain(const at::Tensor& tensor) {
 /// Whether a loop of this folder supports the tensor: contiguous and plain.
 inline bool loop_takes(const at::Tensor& tensor) { return is_plain(tensor) && tensor.is_contiguous(); }
 
+/// The elements of floats, or null if there are none, as of a bias that a layer lacks.
+inline const float* elements_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr;
+}
+
 /// Floats on the CPU, not set yet: at::empty without the way through the dispatcher, which takes as long again.
 inline at::Tensor new_floats(at::IntArrayRef sizes) { return at::Tensor(at::detail::empty_cpu(sizes, at::kFloat)); }
 

@@ -6,68 +6,128 @@
 
 #include "runtime/kernels/vector_loops.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O3")
+#endif
+
 namespace graphpipe::runtime {
 
 PlaceRange places_inside(int64_t first, int64_t stride, int64_t size, int64_t places) {
-  const int64_t begin = first >= 0 ? 0 : std::min((-first + stride - 1) / stride, places);
+  const int64_t begin = first >= 0 ? 0 : std::min(ceil_div(-first, stride), places);
   const int64_t end = first >= size ? 0 : (size - 1 - first) / stride + 1;
   return {begin, std::clamp(end, begin, places)};
 }
 
 namespace {
 
-// Calls line(first column, plane element of the line's first place, range of the places that lie inside) for each line
-// of places of one element of the kernel, in all samples.
+/// Calls line(first column, plane element of the line's first place, range of the places that lie inside) for each line
+/// of places of one of the block's rows.
 template <typename Line>
-void for_each_line(const WindowShape& shape, int64_t row, const Line& line) {
-  const int64_t channel = row / (shape.kernel_height * shape.kernel_width);
+GRAPHPIPE_INLINE void for_each_line(const WindowShape& shape, const WindowBlock& block, int64_t row, const Line& line) {
+  const int64_t channel = block.first_channel + row / shape.kernel();
   const int64_t down = row / shape.kernel_width % shape.kernel_height, right = row % shape.kernel_width;
   const int64_t left = right * shape.step_right - shape.pad_left;
   const PlaceRange inside = places_inside(left, shape.stride_right, shape.width, shape.places_right);
-  for (int64_t sample = 0; sample < shape.samples; ++sample) {
+  int64_t column = 0;
+  for (int64_t sample = block.first_sample; sample < block.first_sample + block.samples; ++sample) {
     const int64_t plane = (sample * shape.channels + channel) * shape.height * shape.width;
-    for (int64_t place = 0; place < shape.places_down; ++place) {
+    for (int64_t place = block.first_line; place < block.first_line + block.lines; ++place) {
       const int64_t y = place * shape.stride_down + down * shape.step_down - shape.pad_top;
-      const int64_t column = (sample * shape.places_down + place) * shape.places_right;
       const bool is_inside = y >= 0 && y < shape.height;
       line(column, plane + y * shape.width + left, is_inside ? inside : PlaceRange{});
+      column += shape.places_right;
     }
   }
 }
 
-int64_t rows_per_thread(const WindowShape& shape) {
-  return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, shape.windows()));
+/// Calls `work` with the stride between a line's places, as a constant where that is worth a loop of its own.
+template <typename Work>
+GRAPHPIPE_INLINE void with_stride(int64_t stride, const Work& work) {
+  if (stride == 1) work(std::integral_constant<int64_t, 1>{});
+  else if (stride == 2) work(std::integral_constant<int64_t, 2>{});
+  else work(stride);
+}
+
+/// Rows [begin, end) of the block.
+struct Rows {
+  const WindowShape& shape;
+  const WindowBlock& block;
+  int64_t begin, end;
+};
+
+GRAPHPIPE_INLINE void read_rows(const Rows& rows, const float* planes, float* columns) {
+  const WindowShape& shape = rows.shape;
+  with_stride(
+      shape.stride_right, [&](auto stride) __attribute__((always_inline)) {
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
+          float* const to = columns + row * rows.block.windows(shape);
+          for_each_line(
+              shape, rows.block,
+              row, [&](int64_t column, int64_t from, PlaceRange inside) __attribute__((always_inline)) {
+                float* const places = to + column;
+                for (int64_t i = 0; i < inside.begin; ++i) places[i] = 0;
+                for (int64_t i = inside.begin; i < inside.end; ++i) places[i] = planes[from + i * stride];
+                for (int64_t i = inside.end; i < shape.places_right; ++i) places[i] = 0;
+              });
+        }
+      });
+}
+
+GRAPHPIPE_INLINE void add_rows(const Rows& rows, const float* columns, float* planes) {
+  const WindowShape& shape = rows.shape;
+  with_stride(
+      shape.stride_right, [&](auto stride) __attribute__((always_inline)) {
+        for (int64_t row = rows.begin; row < rows.end; ++row) {
+          const float* const from = columns + row * rows.block.windows(shape);
+          for_each_line(
+              shape, rows.block,
+              row, [&](int64_t column, int64_t to, PlaceRange inside) __attribute__((always_inline)) {
+                for (int64_t i = inside.begin; i < inside.end; ++i) planes[to + i * stride] += from[column + i];
+              });
+        }
+      });
+}
+
+#if defined(__x86_64__)
+GRAPHPIPE_AVX2 void read_rows_avx2(const Rows& rows, const float* planes, float* columns) {
+  read_rows(rows, planes, columns);
+}
+GRAPHPIPE_AVX2 void add_rows_avx2(const Rows& rows, const float* columns, float* planes) {
+  add_rows(rows, columns, planes);
+}
+#endif
+
+int64_t rows_per_thread(const WindowShape& shape, const WindowBlock& block) {
+  return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, block.windows(shape)));
 }
 
 }  // namespace
 
-void windows_to_columns(const WindowShape& shape, const float* planes, float* columns) {
-  at::parallel_for(0, shape.rows(), rows_per_thread(shape), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* const to = columns + row * shape.windows();
-      for_each_line(shape, row, [&](int64_t column, int64_t from, PlaceRange inside) {
-        float* const places = to + column;
-        std::fill(places, places + inside.begin, 0.0F);
-        for (int64_t i = inside.begin; i < inside.end; ++i) places[i] = planes[from + i * shape.stride_right];
-        std::fill(places + inside.end, places + shape.places_right, 0.0F);
-      });
-    }
+void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const float* planes, float* columns) {
+  for_parts(block.rows(shape), rows_per_thread(shape, block), [&](int64_t begin, int64_t end) {
+    const Rows rows{shape, block, begin, end};
+#if defined(__x86_64__)
+    if (has_avx2()) return read_rows_avx2(rows, planes, columns);
+#endif
+    read_rows(rows, planes, columns);
   });
 }
 
-void add_columns_to_planes(const WindowShape& shape, const float* columns, float* planes) {
-  const int64_t kernel = shape.kernel_height * shape.kernel_width;
+void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const float* columns, float* planes) {
   // A channel's rows only add to its own planes.
-  at::parallel_for(0, shape.channels, std::max<int64_t>(1, rows_per_thread(shape) / kernel),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin * kernel; row < end * kernel; ++row) {
-                       const float* const from = columns + row * shape.windows();
-                       for_each_line(shape, row, [&](int64_t column, int64_t to, PlaceRange inside) {
-                         for (int64_t i = inside.begin; i < inside.end; ++i)
-                           planes[to + i * shape.stride_right] += from[column + i];
-                       });
-                     }
-                   });
+  const int64_t grain = std::max<int64_t>(1, rows_per_thread(shape, block) / shape.kernel());
+  for_parts(block.channels, grain, [&](int64_t begin, int64_t end) {
+    const Rows rows{shape, block, begin * shape.kernel(), end * shape.kernel()};
+#if defined(__x86_64__)
+    if (has_avx2()) return add_rows_avx2(rows, columns, planes);
+#endif
+    add_rows(rows, columns, planes);
+  });
 }
 
 }  // namespace graphpipe::runtime
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
+#endif

@@ -2,25 +2,11 @@
 // The windows of a convolution as a matrix, and back: one column for each place of the kernel in each sample's plane,
 // one row for each channel and element of the kernel. Padding is zeros.
 
-#include <cstdint>
+#include "wire/window_shape.h"
 
 namespace graphpipe::runtime {
 
-struct WindowShape {
-  int64_t samples = 0, channels = 0, height = 0, width = 0;
-  int64_t kernel_height = 1, kernel_width = 1;
-  int64_t stride_down = 1, stride_right = 1;
-  int64_t pad_top = 0, pad_left = 0;
-  int64_t step_down = 1, step_right = 1;  // dilations
-  int64_t places_down = 0, places_right = 0;
-
-  int64_t places() const { return places_down * places_right; }
-  int64_t windows() const { return samples * places(); }
-  /// Extents of a window, from its first line to its last, and from its first element of a line.
-  int64_t span_down() const { return (kernel_height - 1) * step_down + 1; }
-  int64_t span_right() const { return (kernel_width - 1) * step_right + 1; }
-  int64_t rows() const { return channels * kernel_height * kernel_width; }
-};
+using wire::WindowShape;
 
 /// The places in [0, places) with first + place * stride in [0, size).
 struct PlaceRange {
@@ -28,9 +14,19 @@ struct PlaceRange {
 };
 PlaceRange places_inside(int64_t first, int64_t stride, int64_t size, int64_t places);
 
-/// planes [samples, channels, height, width] to columns [rows, windows].
-void windows_to_columns(const WindowShape& shape, const float* planes, float* columns);
-/// Adds each element of the columns to the plane element that it was taken from.
-void add_columns_to_planes(const WindowShape& shape, const float* columns, float* planes);
+/// Windows of some samples, of some lines of places, and their rows of some channels.
+struct WindowBlock {
+  int64_t first_sample = 0, samples = 0;
+  int64_t first_line = 0, lines = 0;
+  int64_t first_channel = 0, channels = 0;
+
+  int64_t windows(const WindowShape& shape) const { return samples * lines * shape.places_right; }
+  int64_t rows(const WindowShape& shape) const { return channels * shape.kernel(); }
+};
+
+/// planes [samples, channels, height, width] to columns [rows, windows] of the block.
+void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const float* planes, float* columns);
+/// Adds each element of the block's columns to the plane element that it was taken from.
+void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const float* columns, float* planes);
 
 }  // namespace graphpipe::runtime

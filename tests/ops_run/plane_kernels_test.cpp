@@ -48,6 +48,11 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
                                  {2, 3, 8, {20, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                  {3, 3, 10, {140, 140}, {14, 14}, {14, 14}, {0, 0}, {1, 1}},
                                  {2, 4, 6, {183, 150}, {12, 12}, {13, 12}, {0, 1}, {1, 1}},
+                                 // Strided, of few channels and of several blocks of lines, samples and channels.
+                                 {2, 3, 9, {61, 50}, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
+                                 {2, 90, 20, {50, 49}, {3, 3}, {2, 3}, {1, 0}, {1, 1}},
+                                 {50, 90, 6, {9, 8}, {3, 2}, {2, 2}, {1, 1}, {1, 2}},
+                                 {1, 2, 5, {4, 1203}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
                                  // For Winograd's method: lines of one tile to three vectors, uneven sizes, all pads,
                                  // several blocks, channels that fill no vector, no panel and no group of rows.
                                  {3, 5, 7, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
@@ -89,6 +94,7 @@ class Forced {
   Forced(const PlaneCase& c, wire::ConvolutionKernel kernel) {
     wire::ProductTable table{.threads = at::get_num_threads()};
     using enum wire::ConvolutionPass;
+    if (c.kernel != Pair{3, 3} || c.strides != Pair{1, 1}) return;
     for (const wire::ConvolutionPass pass : {kForward, kInputGradient, kWeightGradient})
       table.convolutions.push_back(
           {{pass, c.samples, c.channels, c.results, c.size[0], c.size[1], c.pads[0], c.pads[1]}, kernel});
@@ -98,6 +104,15 @@ class Forced {
   Forced& operator=(const Forced&) = delete;
   ~Forced() { take_measured_kernels({}); }
 };
+
+std::vector<at::Tensor> passes_of(const PlaneCase& c) {
+  const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
+  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+  const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+  const at::Tensor result = convolution(x, w, {}, geometry), gradient = random_planes(result.sizes(), 3);
+  return {result, convolution_input_gradient(gradient, x, w, geometry),
+          convolution_weight_gradient(gradient, x, w, geometry)};
+}
 
 void check_convolution(const PlaneCase& c) {
   constexpr Pair kNone = {0, 0};
@@ -138,28 +153,29 @@ TEST_CASE("convolutions of planes and both their gradients are those in float64,
     }
 }
 
-TEST_CASE("the number of threads changes no bit of a convolution by Winograd's method") {
+TEST_CASE("the number of threads changes no bit of a convolution by own loops") {
   if (!has_winograd()) return;
   const c10::InferenceMode no_autograd;
-  const PlaneCase& c = {2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
-  const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
-  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
-  const at::Tensor w = random_planes({c.results, c.channels, 3, 3}, 2);
-  const at::Tensor gradient = random_planes({c.samples, c.results, c.size[0], c.size[1]}, 3);
-  std::vector<at::Tensor> results[2];
+  using enum wire::ConvolutionKernel;
+  // By Winograd's method; by products of windows: of few channels, of few windows, and of what strides skip.
+  const std::pair<PlaneCase, wire::ConvolutionKernel> cases[] = {
+      {{2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, kWinograd2},
+      {{2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, kWinograd4},
+      {{2, 3, 40, {61, 50}, {7, 7}, {2, 2}, {3, 3}, {1, 1}}, kDirect},
+      {{3, 130, 150, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {2, 2}}, kDirect},
+      {{2, 64, 70, {24, 24}, {1, 1}, {2, 2}, {0, 0}, {1, 1}}, kDirect}};
   const int before = at::get_num_threads();
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    for (const wire::ConvolutionKernel kernel : kKernels) {
-      if (kernel == wire::ConvolutionKernel::kDirect) continue;
+  for (const auto& [c, kernel] : cases) {
+    CAPTURE(c.channels);
+    std::vector<at::Tensor> results[2];
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
       const Forced forced(c, kernel);
-      results[threads / 2].insert(results[threads / 2].end(), {convolution(x, w, {}, geometry),
-                                                               convolution_input_gradient(gradient, x, w, geometry),
-                                                               convolution_weight_gradient(gradient, x, w, geometry)});
+      results[threads / 2] = passes_of(c);
     }
+    at::set_num_threads(before);
+    for (size_t i = 0; i < results[0].size(); ++i) CHECK(results[0][i].equal(results[1][i]));
   }
-  at::set_num_threads(before);
-  for (size_t i = 0; i < results[0].size(); ++i) CHECK(results[0][i].equal(results[1][i]));
 }
 
 TEST_CASE("a table of kernels decides between Winograd's method and the others") {
@@ -178,6 +194,28 @@ TEST_CASE("a table of kernels decides between Winograd's method and the others")
   const at::Tensor small_tiles = computed_by(wire::ConvolutionKernel::kWinograd2);
   CHECK_FALSE(direct.equal(small_tiles));
   CHECK_FALSE(small_tiles.equal(computed_by(wire::ConvolutionKernel::kWinograd4)));
+}
+
+/// All of the windows, divided by samples, lines and channels.
+std::vector<WindowBlock> eighths_of(const WindowShape& shape) {
+  std::vector<WindowBlock> blocks = {
+      {.samples = shape.samples, .lines = shape.places_down, .channels = shape.channels}};
+  const auto divide = [&](int64_t WindowBlock::*first, int64_t WindowBlock::*count) {
+    std::vector<WindowBlock> halves;
+    for (const WindowBlock& whole : blocks) {
+      WindowBlock lower = whole, upper = whole;
+      lower.*count = (whole.*count + 1) / 2;
+      upper.*first += lower.*count;
+      upper.*count -= lower.*count;
+      halves.push_back(lower);
+      if (upper.*count > 0) halves.push_back(upper);
+    }
+    blocks = std::move(halves);
+  };
+  divide(&WindowBlock::first_sample, &WindowBlock::samples);
+  divide(&WindowBlock::first_line, &WindowBlock::lines);
+  divide(&WindowBlock::first_channel, &WindowBlock::channels);
+  return blocks;
 }
 
 TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {
@@ -201,12 +239,18 @@ TEST_CASE("windows are LibTorch's columns, and adding them back is their transpo
                             .step_right = c.dilations[1],
                             .places_down = places(0),
                             .places_right = places(1)};
-    at::Tensor columns = at::full({shape.rows(), shape.windows()}, std::nan(""), at::kFloat);
-    windows_to_columns(shape, x.const_data_ptr<float>(), columns.mutable_data_ptr<float>());
     const at::Tensor expected = at::im2col(x, c.kernel, c.dilations, c.pads, c.strides);
-    CHECK(columns.view({shape.rows(), c.samples, -1}).transpose(0, 1).equal(expected));
+    const at::Tensor by_places = expected.view({c.samples, shape.rows(), shape.places_down, shape.places_right});
     at::Tensor planes = at::zeros(x.sizes(), at::kFloat);
-    add_columns_to_planes(shape, columns.const_data_ptr<float>(), planes.mutable_data_ptr<float>());
+    for (const WindowBlock& block : eighths_of(shape)) {
+      at::Tensor columns = at::full({block.rows(shape), block.windows(shape)}, std::nan(""), at::kFloat);
+      windows_to_columns(shape, block, x.const_data_ptr<float>(), columns.mutable_data_ptr<float>());
+      const at::Tensor part = by_places.narrow(0, block.first_sample, block.samples)
+                                  .narrow(1, block.first_channel * shape.kernel(), block.rows(shape))
+                                  .narrow(2, block.first_line, block.lines);
+      CHECK(columns.equal(part.transpose(0, 1).flatten(1)));
+      add_columns_to_planes(shape, block, columns.const_data_ptr<float>(), planes.mutable_data_ptr<float>());
+    }
     const at::Tensor back = at::col2im(expected, c.size, c.kernel, c.dilations, c.pads, c.strides);
     CHECK(relative_difference(planes, back.to(at::kDouble)) < 1e-6);
   }
