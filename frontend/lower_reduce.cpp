@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "frontend/exported_call.h"
 #include "frontend/lower_selection.h"
 
 namespace graphpipe::frontend {
@@ -108,6 +109,12 @@ bool is_value(NodeContext& context, size_t i) {
          context.lowering().scalar_trains(bound.name);
 }
 
+/// Whether PyTorch computed it by an operator whose gradient is zero at the bounds; torch.clamp's is not.
+bool is_hard_tanh(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  return call && (call->target.starts_with("aten.hardtanh") || call->target.starts_with("aten.relu6"));
+}
+
 /// Clip with constant bounds, where a missing one is infinite; otherwise Max and Min, in the order that Clip uses.
 Status lower_clip(NodeContext& context) {
   struct Bound {
@@ -136,7 +143,8 @@ Status lower_clip(NodeContext& context) {
     GP_TRY(value, context.emit_one(bound.op, {value, limit}));
   }
   if (!attributes.has("min") && !attributes.has("max")) return context.emit_outputs("Identity", {value}, {});
-  return context.emit_outputs("Clip", {value}, std::move(attributes));
+  const bool has_both = attributes.has("min") && attributes.has("max");
+  return context.emit_outputs(has_both && is_hard_tanh(context) ? "HardTanh" : "Clip", {value}, std::move(attributes));
 }
 
 }  // namespace

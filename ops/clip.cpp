@@ -1,4 +1,4 @@
-// Clip, and the element-wise ops that give booleans: IsNaN, IsInf, Not.
+// Clip and HardTanh, and the element-wise ops that give booleans: IsNaN, IsInf, Not.
 
 #include <algorithm>
 
@@ -48,7 +48,7 @@ Status clip_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-/// (gradient, input){min, max}
+/// (gradient, input or output){min, max}
 Inferred infer_clip_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 2, 2));
   GP_TRY_VOID(expect_floating(node, {0}));
@@ -59,14 +59,38 @@ Inferred infer_clip_gradient(const NodeView& node) {
 void emit_clip_gradient(Emitter& emitter) {
   const NodeView& node = emitter.node();
   if (!has_bound(node)) return assign_pattern(emitter, "at::alias($0)", "ATen/ops/alias.h");
-  const std::string input = emitter.in(1);
-  std::string inside;
-  if (node.attributes().has("min")) inside = text(input, ".ge(", bound(node, "min"), ")");
-  if (node.attributes().has("max")) {
-    const std::string below = text(input, ".le(", bound(node, "max"), ")");
-    inside = inside.empty() ? below : text(inside, ".logical_and_(", below, ")");
-  }
-  emitter.assign(0, text("at::where(", inside, ", ", emitter.in(0), ", 0.0)"), "ATen/ops/where.h");
+  const double low = node.attributes().get_double("min", -kInfinity),
+               high = node.attributes().get_double("max", kInfinity);
+  assign_pattern(emitter, text("graphpipe::runtime::clip_gradient($0, $1, ", number(low), ", ", number(high), ")"),
+                 "runtime/kernels/clip.h");
+}
+
+// --- HardTanh{min, max}: PyTorch's hardtanh and relu6, which are Clip but for the gradient: that ends before the
+// bounds, so that the result tells where, and x need not be kept ---
+
+std::string bounds(const NodeView& node) { return text(bound(node, "min"), ", ", bound(node, "max")); }
+
+void emit_hard_tanh(Emitter& emitter) {
+  assign_pattern(emitter, text("at::hardtanh($0, ", bounds(emitter.node()), ")"), "ATen/ops/hardtanh.h");
+}
+void emit_hard_tanh_in_place(Emitter& emitter) {
+  assign_pattern(emitter, text("at::hardtanh_($0, ", bounds(emitter.node()), ")"), "ATen/ops/hardtanh.h");
+}
+
+Status hard_tanh_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0, builder.add_one(0, "HardTanhGrad", {builder.output_gradient(0), builder.output(0)},
+                                                builder.forward().attributes()));
+  return Ok{};
+}
+
+void emit_hard_tanh_gradient(Emitter& emitter) {
+  assign_pattern(emitter, text("at::hardtanh_backward($0, $1, ", bounds(emitter.node()), ")"),
+                 "ATen/ops/hardtanh_backward.h");
+}
+void emit_hard_tanh_gradient_in_place(Emitter& emitter) {
+  assign_pattern(emitter, text("at::hardtanh_backward_out($0, $0, $1, ", bounds(emitter.node()), ")"),
+                 "ATen/ops/hardtanh_backward.h");
 }
 
 // --- booleans ---
@@ -117,7 +141,25 @@ std::span<const OpDef> clip_ops() {
        .infer = infer_clip_gradient,
        .work = one_flop_per_element,
        .emit = emit_clip_gradient,
-       .examples = {{.inputs = {normal({kB, 6}), distinct({kB, 6})}, .attributes = both}}},
+       .examples = {{.inputs = {normal({kB, 6}), distinct({kB, 6})}, .attributes = both},
+                    {.inputs = {normal({kB, 6}), distinct({kB, 6})}, .attributes = {{"max", 0.75}}}}},
+      {.name = "HardTanh",
+       .keeps_float32 = has_wide_bound,
+       .infer = infer_clip,
+       .work = one_flop_per_element,
+       .gradient = hard_tanh_gradient,
+       .emit = emit_hard_tanh,
+       .emit_in_place = emit_hard_tanh_in_place,
+       .owns_outputs = always,
+       .dependence = Dependence::kElement,
+       .examples = {{.inputs = {distinct({kB, 3, 4})}, .attributes = both}}},
+      {.name = "HardTanhGrad",
+       .infer = infer_clip_gradient,
+       .work = one_flop_per_element,
+       .emit = emit_hard_tanh_gradient,
+       .emit_in_place = emit_hard_tanh_gradient_in_place,
+       .owns_outputs = always,
+       .examples = {{.inputs = {normal({kB, 3, 4}), distinct({kB, 3, 4})}, .attributes = both}}},
       {.name = "IsNaN",
        .infer = infer_predicate,
        .work = one_flop_per_element,

@@ -118,6 +118,7 @@ FORMULAS = {
     "Iota": lambda x, a: (np.arange(a["shape"][0]) * a.get("delta", 1) + a.get("start", 0)).astype(
         NUMPY[a.get("to", "f32")]),
     "Rotary": lambda x, a: rotary(*x),
+    "HardTanh": lambda x, a: np.clip(x[0], np.float32(a["min"]), np.float32(a["max"])),
     "Silu": lambda x, a: (x[0] / (1 + np.exp(-x[0].astype(np.float64)))).astype(np.float32),
     "Scale": lambda x, a: x[0] * np.float32(a["factor"]),
     "ScaleBySamples": lambda x, a: x[0] * np.float32(5),

@@ -48,3 +48,15 @@ TEST_CASE("the cut logarithms of binary cross entropy have the gradient of PyTor
   CHECK_FALSE(contains(cut_at(-100, {}), "Detach("));
   CHECK_FALSE(contains(cut_at(-10, {{"y", call}}), "Detach("));
 }
+
+TEST_CASE("what PyTorch calls hardtanh or relu6 has no gradient at its bounds, where clamp has one") {
+  const auto clipped = [&](const std::string& operands, const std::string& call) {
+    const std::string body = text("g (float[N,3] x) => (float[N,3] y) { low = Constant<value_float = -1.0>() ",
+                                  "high = Constant<value_float = 6.0>() y = Clip(", operands, ") }");
+    return edge_nodes(body, {{"y", call + ".default](args = (%x, -1.0, 6.0), kwargs = {})"}});
+  };
+  CHECK(clipped("x, low, high", "hardtanh").starts_with("HardTanh(%0) {max=6.0, min=-1.0}"));
+  CHECK(clipped("x, low, high", "relu6").starts_with("HardTanh(%0) {max=6.0, min=-1.0}"));
+  CHECK(clipped("x, low, high", "clamp").starts_with("Clip(%0) {max=6.0, min=-1.0}"));
+  CHECK(clipped("x, low", "hardtanh").starts_with("Clip(%0) {min=-1.0}"));
+}

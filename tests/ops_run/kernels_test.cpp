@@ -12,6 +12,7 @@
 #include "runtime/error.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/attention_loops.h"
+#include "runtime/kernels/clip.h"
 #include "runtime/kernels/fixed_order.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
@@ -23,6 +24,7 @@
 #include "runtime/kernels/small_product.h"
 #include "runtime/kernels/sum_rows.h"
 #include "runtime/kernels/vector_loops.h"
+#include "support/units.h"
 #include "tests/ops_run/differences.h"
 #include "tests/ops_run/test_device.h"
 
@@ -172,6 +174,20 @@ TEST_CASE("gradients of a weight add up as products do") {
     const at::Tensor once = linear_weight_gradient(x, gradient, turned);
     CHECK(sum.sizes() == once.sizes());
     CHECK(largest_difference(sum, once.to(at::kDouble) * 3) < 2e-5);
+  }
+}
+
+TEST_CASE("the gradient of a clip passes within the bounds, these included, to the bit of LibTorch's operators") {
+  const c10::InferenceMode no_autograd;
+  const at::Tensor gradient = at::arange(1, 38, at::kFloat);
+  at::Tensor x = at::arange(-18, 19, at::kFloat).div_(4);
+  x.select(0, 3).fill_(std::nan(""));
+  x.select(0, 4).fill_(-kInfinity);
+  x.select(0, 5).fill_(kInfinity);
+  for (const auto& [low, high] : {std::pair{-2.0, 3.25}, {-kInfinity, 0.5}, {0.0, kInfinity}, {1.0, -1.0}}) {
+    const at::Tensor passed = at::where(x.ge(low).logical_and(x.le(high)), gradient, 0.0);
+    CHECK(clip_gradient(gradient, x, low, high).equal(passed));
+    CHECK(clip_gradient(gradient.to(at::kDouble), x.to(at::kDouble), low, high).equal(passed.to(at::kDouble)));
   }
 }
 
