@@ -1,8 +1,9 @@
 // Results of PyTorch whose gradient at the edge of what they are defined on is another one than that of the operators
 // that they are exported as: standard deviations and norms of rows that are zero, binary cross entropy of probabilities
-// near 0 and 1.
+// near 0 and 1, clamps at their bounds.
 
 #include "frontend/exported_call.h"
+#include "frontend/lower_clip.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -71,8 +72,7 @@ bool is_cut_logarithm(NodeContext& context) {
 
 /// PyTorch's gradient of binary cross entropy is (p - t) / max(p (1 - p), 1e-12). By the logarithm of u, which is p or
 /// 1 - p, this is (1 - u) / max(u (1 - u), 1e-12), where the operators have 1 / u down to e^-100.
-Status lower_max(NodeContext& context) {
-  if (!is_cut_logarithm(context)) return lower_plain(context);
+Status lower_cut_logarithm(NodeContext& context) {
   GP_TRY(std::vector<ValueId> inputs, context.all_values());
   const ir::Node* logarithm = maker(context.lowering().graph(), inputs[0], "Log");
   if (logarithm == nullptr) return lower_plain(context);
@@ -88,6 +88,10 @@ Status lower_max(NodeContext& context) {
   GP_TRY(const ValueId change, context.emit_one("Sub", {u, fixed}));  // zero, but with a gradient
   GP_TRY(const ValueId scaled, context.emit_one("Mul", {slope, change}));
   return context.emit_outputs("Add", {value, scaled}, {});
+}
+
+Status lower_max(NodeContext& context) {
+  return is_cut_logarithm(context) ? lower_cut_logarithm(context) : lower_bounded(context);
 }
 
 }  // namespace

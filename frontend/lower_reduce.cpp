@@ -21,6 +21,23 @@ Result<double> extreme_of_none(NodeContext& context, bool largest) {
                          "cast to float or to int32 before it");
 }
 
+/// Whether PyTorch took the extremum along a dimension by torch.max or torch.min, whose gradient goes to the element
+/// that they found first; the operator's, as that of amax, is divided by equal elements.
+bool is_found_element(NodeContext& context, const std::vector<int64_t>& axes) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  return call && (call->target == "aten.max.dim" || call->target == "aten.min.dim") && axes.size() == 1 &&
+         ir::is_floating(context.type(0).dtype);
+}
+
+Status lower_found_element(NodeContext& context, ir::ValueId input, int64_t axis, bool keeps) {
+  const bool is_largest = context.node().op == "ReduceMax";
+  GP_TRY(const ir::ValueId place,
+         context.emit_one(is_largest ? "ArgMax" : "ArgMin", {input}, {{"axis", axis}, {"keepdims", int64_t{1}}}));
+  if (keeps) return context.emit_outputs("GatherElements", {input, place}, {{"axis", axis}});
+  GP_TRY(const ir::ValueId found, context.emit_one("GatherElements", {input, place}, {{"axis", axis}}));
+  return context.emit_outputs("Squeeze", {found}, {{"axes", std::vector<int64_t>{axis}}});
+}
+
 /// ReduceMax and ReduceMin: also of a dimension of size 0, and of booleans, which are treated as 0 and 1.
 Status lower_extreme(NodeContext& context, const std::vector<int64_t>& axes, ir::Attributes attributes) {
   ir::TensorType reduced = context.type(0);
@@ -39,6 +56,7 @@ Status lower_extreme(NodeContext& context, const std::vector<int64_t>& axes, ir:
     return context.emit_outputs("Identity", {filled}, {});
   }
   GP_TRY(const ir::ValueId input, context.value(0));
+  if (is_found_element(context, axes)) return lower_found_element(context, input, axes[0], keeps);
   if (reduced.dtype != ir::DType::kBool) return context.emit_outputs(op, {input}, std::move(attributes));
   GP_TRY(const auto numbers, context.emit("Cast", {input}, {{"to", std::string("i32")}}));
   GP_TRY(const auto extreme, context.emit(op, numbers, std::move(attributes)));
@@ -101,52 +119,6 @@ Status lower_arg(NodeContext& context) {
                                {"select_last_index", context.int_attribute("select_last_index", 0)}});
 }
 
-/// Whether a bound of a Clip is a regular value: computed, or trained.
-bool is_value(NodeContext& context, size_t i) {
-  if (context.known(i) == nullptr) return true;
-  const Binding& bound = context.input(i);
-  return bound.leaf && bound.origin == ParamOrigin::kInitializer && ir::is_floating(bound.type.dtype) &&
-         context.lowering().scalar_trains(bound.name);
-}
-
-/// Whether PyTorch computed it by an operator whose gradient is zero at the bounds; torch.clamp's is not.
-bool is_hard_tanh(NodeContext& context) {
-  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
-  return call && (call->target.starts_with("aten.hardtanh") || call->target.starts_with("aten.relu6"));
-}
-
-/// Clip with constant bounds, where a missing one is infinite; otherwise Max and Min, in the order that Clip uses.
-Status lower_clip(NodeContext& context) {
-  struct Bound {
-    size_t input;
-    const char *attribute, *op, *words;
-  };
-  GP_TRY(ir::ValueId value, context.value(0));
-  ir::Attributes attributes;
-  for (const Bound& bound : {Bound{1, "min", "Max", "lower bound"}, Bound{2, "max", "Min", "upper bound"}}) {
-    if (!context.has_input(bound.input)) continue;
-    if (ir::element_count(context.type(bound.input).shape) != ir::Dim::fixed(1))
-      return context.problem(Code::kBadModel, text("its ", bound.words, " is no scalar"), "export again");
-    if (!is_value(context, bound.input)) {
-      GP_TRY(const std::vector<double> number, context.reals(bound.input, bound.words));
-      attributes.set(bound.attribute, number[0]);
-      continue;
-    }
-    GP_TRY(ir::ValueId limit, context.value(bound.input));
-    if (context.rank(bound.input) > 0) {
-      GP_TRY(limit, context.emit_one("Reshape", {limit}, {{"shape", ir::Shape()}}));
-    }
-    if (attributes.has("min")) {
-      GP_TRY(value, context.emit_one("Clip", {value}, attributes));
-      attributes = {};
-    }
-    GP_TRY(value, context.emit_one(bound.op, {value, limit}));
-  }
-  if (!attributes.has("min") && !attributes.has("max")) return context.emit_outputs("Identity", {value}, {});
-  const bool has_both = attributes.has("min") && attributes.has("max");
-  return context.emit_outputs(has_both && is_hard_tanh(context) ? "HardTanh" : "Clip", {value}, std::move(attributes));
-}
-
 }  // namespace
 
 std::vector<HandlerEntry> reduce_handlers() {
@@ -162,8 +134,7 @@ std::vector<HandlerEntry> reduce_handlers() {
           {"ReduceSumSquare", lower_reduce},
           {"LpNormalization", lower_lp_normalization, ops::Dependence::kAlongAxis, -1},
           {"ArgMax", lower_arg},
-          {"ArgMin", lower_arg},
-          {"Clip", lower_clip}};
+          {"ArgMin", lower_arg}};
 }
 
 }  // namespace graphpipe::frontend

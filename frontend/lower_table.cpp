@@ -15,7 +15,8 @@ const std::map<std::string_view, HandlerEntry>& handlers() {
           loop_handlers(),   branch_handlers(),    recurrent_handlers(),  constant_handlers(),  resize_handlers(),
           random_handlers(), quantized_handlers(), composite_handlers(),  einsum_handlers(),    fourier_handlers(),
           pool_handlers(),   place_handlers(),     col2im_handlers(),     selection_handlers(), deform_handlers(),
-          unpool_handlers(), mel_handlers(),       word_count_handlers(), neutral_handlers(),   edge_handlers()})
+          unpool_handlers(), mel_handlers(),       word_count_handlers(), neutral_handlers(),   edge_handlers(),
+          clip_handlers()})
       for (const HandlerEntry& entry : family) all[entry.op] = entry;
     return all;
   }();

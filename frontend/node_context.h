@@ -123,6 +123,7 @@ std::vector<HandlerEntry> mel_handlers();
 std::vector<HandlerEntry> word_count_handlers();
 std::vector<HandlerEntry> neutral_handlers();
 std::vector<HandlerEntry> edge_handlers();
+std::vector<HandlerEntry> clip_handlers();
 
 /// The target of a Reshape of input 0, with wildcards and copies resolved.
 Result<ir::Shape> reshape_target(NodeContext& context);

@@ -60,3 +60,27 @@ TEST_CASE("what PyTorch calls hardtanh or relu6 has no gradient at its bounds, w
   CHECK(clipped("x, low, high", "clamp").starts_with("Clip(%0) {max=6.0, min=-1.0}"));
   CHECK(clipped("x, low", "hardtanh").starts_with("Clip(%0) {min=-1.0}"));
 }
+
+TEST_CASE("torch.clamp with one bound has a gradient at it, where a maximum divides it") {
+  const auto bounded = [&](const std::string& op, const std::string& call) {
+    const std::string body =
+        text("g (float[N,3] x) => (float[N,3] y) { bound = Constant<value_float = 2.0>() y = ", op, "(x, bound) }");
+    return edge_nodes(body, {{"y", call + "](args = (%x, %bound), kwargs = {})"}});
+  };
+  CHECK(bounded("Max", "clamp.Tensor").starts_with("Clip(%0) {min=2.0}"));
+  CHECK(bounded("Min", "clamp.Tensor").starts_with("Clip(%0) {max=2.0}"));
+  CHECK(bounded("Max", "maximum.default").starts_with("Max("));
+  CHECK(bounded("Min", "minimum.default").starts_with("Min("));
+}
+
+TEST_CASE("torch.max along a dimension has the gradient of one element, amax of all that are equal") {
+  const auto extremum = [&](const std::string& op, const std::string& call) {
+    const std::string body =
+        text("g (float[N,3] x) => (float[N] y) <int64[1] last = {1}> { y = ", op, "<keepdims = 0>(x, last) }");
+    return edge_nodes(body, {{"y", call + "](args = (%x, 1), kwargs = {})"}});
+  };
+  CHECK(contains(extremum("ReduceMax", "max.dim"), "ArgMax("));
+  CHECK(contains(extremum("ReduceMax", "max.dim"), "GatherElements("));
+  CHECK(contains(extremum("ReduceMin", "min.dim"), "ArgMin("));
+  CHECK(contains(extremum("ReduceMax", "amax.default"), "ReduceMax("));
+}

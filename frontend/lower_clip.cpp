@@ -1,0 +1,70 @@
+#include "frontend/lower_clip.h"
+
+#include "frontend/exported_call.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+/// Whether a bound of a Clip is a regular value: computed, or trained.
+bool is_value(NodeContext& context, size_t i) {
+  if (context.known(i) == nullptr) return true;
+  const Binding& bound = context.input(i);
+  return bound.leaf && bound.origin == ParamOrigin::kInitializer && ir::is_floating(bound.type.dtype) &&
+         context.lowering().scalar_trains(bound.name);
+}
+
+/// Whether PyTorch computed it by an operator whose gradient is zero at the bounds; torch.clamp's is not.
+bool is_hard_tanh(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  return call && (call->target.starts_with("aten.hardtanh") || call->target.starts_with("aten.relu6"));
+}
+
+/// Clip with constant bounds, where a missing one is infinite; otherwise Max and Min, in the order that Clip uses.
+Status lower_clip(NodeContext& context) {
+  struct Bound {
+    size_t input;
+    const char *attribute, *op, *words;
+  };
+  GP_TRY(ir::ValueId value, context.value(0));
+  ir::Attributes attributes;
+  for (const Bound& bound : {Bound{1, "min", "Max", "lower bound"}, Bound{2, "max", "Min", "upper bound"}}) {
+    if (!context.has_input(bound.input)) continue;
+    if (ir::element_count(context.type(bound.input).shape) != ir::Dim::fixed(1))
+      return context.problem(Code::kBadModel, text("its ", bound.words, " is no scalar"), "export again");
+    if (!is_value(context, bound.input)) {
+      GP_TRY(const std::vector<double> number, context.reals(bound.input, bound.words));
+      attributes.set(bound.attribute, number[0]);
+      continue;
+    }
+    GP_TRY(ir::ValueId limit, context.value(bound.input));
+    if (context.rank(bound.input) > 0) {
+      GP_TRY(limit, context.emit_one("Reshape", {limit}, {{"shape", ir::Shape()}}));
+    }
+    if (attributes.has("min")) {
+      GP_TRY(value, context.emit_one("Clip", {value}, attributes));
+      attributes = {};
+    }
+    GP_TRY(value, context.emit_one(bound.op, {value, limit}));
+  }
+  if (!attributes.has("min") && !attributes.has("max")) return context.emit_outputs("Identity", {value}, {});
+  const bool has_both = attributes.has("min") && attributes.has("max");
+  return context.emit_outputs(has_both && is_hard_tanh(context) ? "HardTanh" : "Clip", {value}, std::move(attributes));
+}
+
+}  // namespace
+
+Status lower_bounded(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  const bool is_clamp = call && call->target.starts_with("aten.clamp") && context.node().inputs.size() == 2 &&
+                        ir::is_floating(context.type(0).dtype);
+  if (!is_clamp || is_value(context, 1) || ir::element_count(context.type(1).shape) != ir::Dim::fixed(1) ||
+      context.rank(1) > context.rank(0))
+    return lower_plain(context);
+  GP_TRY(const std::vector<double> number, context.reals(1, "bound"));
+  GP_TRY(const ir::ValueId x, context.value(0));
+  return context.emit_outputs("Clip", {x}, {{context.node().op == "Max" ? "min" : "max", number[0]}});
+}
+
+std::vector<HandlerEntry> clip_handlers() { return {{"Clip", lower_clip}, {"Min", lower_bounded}}; }
+
+}  // namespace graphpipe::frontend
