@@ -17,9 +17,17 @@ const ir::Node* maker(const ir::Graph& graph, ValueId value, std::string_view op
   return id.valid() && graph.node(id).op == op ? &graph.node(id) : nullptr;
 }
 
+/// What the value repeats or has in another shape: the exporter writes keepdim so.
+ValueId before_shapes(const ir::Graph& graph, ValueId value) {
+  for (const std::string_view op : {"Expand", "Reshape"})
+    if (const ir::Node* shaped = maker(graph, value, op)) value = shaped->inputs[0];
+  return value;
+}
+
 /// Whether this is a sum or a mean of the squares of values from which their mean is taken, perhaps times and divided
 /// by counts.
 bool is_variance(const ir::Graph& graph, ValueId value) {
+  value = before_shapes(graph, value);
   if (const ir::Node* quotient = maker(graph, value, "Div")) value = quotient->inputs[0];
   if (const ir::Node* product = maker(graph, value, "Mul")) value = product->inputs[0];
   const ir::Node* reduced = maker(graph, value, "ReduceMean");

@@ -21,6 +21,11 @@ TEST_CASE("the root of a variance is flat where the variance is zero") {
       edge_nodes(head + "m = ReduceMean(x, last) c = Sub(x, m) s = Mul(c, c) v = ReduceMean(s, last) y = Sqrt(v) }");
   CAPTURE(deviations);
   CHECK(contains(deviations, "Where("));
+  const std::string shaped = edge_nodes(
+      "g (float[N,3] x) => (float[N,3] y) <int64[1] last = {1}, int64[2] column = {-1, 1}, int64[2] wide = {1, 3}> "
+      "{ m = ReduceMean(x, last) c = Sub(x, m) s = Mul(c, c) v = ReduceMean<keepdims = 0>(s, last) "
+      "k = Reshape(v, column) w = Expand(k, wide) y = Sqrt(w) }");
+  CHECK(contains(shaped, "Where("));
   const std::string squares = edge_nodes(head + "s = Mul(x, x) v = ReduceMean(s, last) y = Sqrt(v) }");
   CHECK_FALSE(contains(squares, "Where("));
 }
