@@ -430,7 +430,9 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
                                     input_names=list(inputs), output_names=list(output_names) if output_names else None,
                                     dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
                                     opset_version=opset)
-        if not output_names:
+        if output_names:
+            forward_results.name_as(written, output_names)
+        else:
             forward_results.name_outputs(written)
         written.save(str(path), external_data=True)
         return written

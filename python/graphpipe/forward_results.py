@@ -1,8 +1,9 @@
 """What a module's forward returns: the names of its results in the file, and no caches among them."""
 
+import collections
 import contextlib
 import itertools
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Sequence
 
 
 @contextlib.contextmanager
@@ -21,12 +22,19 @@ def without_caches(module: Any) -> Iterator[None]:
             config.use_cache = True
 
 
+def _keys(spec: Any) -> "list[Optional[str]]":
+    """Of a dict, transformers' outputs among them, of a defaultdict and of a named tuple."""
+    keys = getattr(spec.context, "_fields", spec.context)
+    if spec.type is collections.defaultdict:
+        keys = keys[1]  # behind the default
+    is_named = isinstance(keys, (list, tuple)) and len(keys) == spec.num_children and all(isinstance(key, str) for key in keys)
+    return list(keys) if is_named else [None] * spec.num_children
+
+
 def _names(program: Any) -> "list[Optional[str]]":
-    """The keys of the dict that forward returns, such as transformers' outputs, for each result that is a tensor; None where
-    there is no key."""
+    """The keys of what forward returns, for each result that is a tensor; None where there is no key."""
     spec = program.call_spec.out_spec
-    is_dict = isinstance(spec.context, (list, tuple)) and all(isinstance(key, str) for key in spec.context)
-    keys = list(spec.context) if is_dict and len(spec.context) == spec.num_children else [None] * spec.num_children
+    keys = _keys(spec)
     names: "list[Optional[str]]" = []
     for key, child in zip(keys, spec.children()):
         names += [key] if child.is_leaf() else [key and f"{key}_{leaf}" for leaf in range(child.num_leaves)]
@@ -34,17 +42,39 @@ def _names(program: Any) -> "list[Optional[str]]":
     return [name for name, output in zip(names, results) if type(output.arg).__name__ != "ConstantArgument"]
 
 
+def _part_repeated(graph: Any) -> None:
+    """A value that forward returns twice is two outputs, which have two names."""
+    from onnxscript import ir
+
+    for index, value in enumerate(graph.outputs):
+        if any(value is other for other in graph.outputs[:index]):
+            copy = ir.Node("", "Identity", [value])
+            graph.append(copy)
+            copy.outputs[0].shape, copy.outputs[0].type = value.shape, value.type
+            graph.outputs[index] = copy.outputs[0]
+
+
+def name_as(written: Any, names: Sequence[str]) -> None:
+    """Gives the outputs these names, where a value that forward returns twice has had the last of its own."""
+    graph = written.model.graph
+    if len(set(map(id, graph.outputs))) == len(graph.outputs) or len(names) != len(graph.outputs):
+        return
+    _part_repeated(graph)
+    for value, name in zip(graph.outputs, names):
+        value.name = name
+
+
 def name_outputs(written: Any) -> None:
     """Names the outputs of the exporter's program as forward does, except for inputs and parameters that it returns. Values
     within the graph lose a name that an output takes: left as it is, it could be the key of another output."""
     graph, names = written.model.graph, _names(written.exported_program)
+    _part_repeated(graph)
     if len(names) != len(graph.outputs):
         return
     kept = {value.name for part in (graph, *graph.subgraphs()) for value in (*part.inputs, *part.initializers.values())}
     chosen: "dict[str, Any]" = {}
-    for index, (value, name) in enumerate(zip(graph.outputs, names)):
-        returned_before = any(value is other for other in graph.outputs[:index])
-        if name and name not in kept and name not in chosen and value.producer() is not None and not returned_before:
+    for value, name in zip(graph.outputs, names):
+        if name and name not in kept and name not in chosen and value.producer() is not None:
             chosen[name] = value
     made = [value for node in graph.all_nodes() for value in node.outputs]
     taken = kept | set(chosen) | {value.name for value in made}

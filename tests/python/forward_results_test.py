@@ -1,6 +1,7 @@
 """graphpipe.export names outputs as forward does, and leaves out what models that generate keep for the next word. Needs
 torch and onnx."""
 
+import collections
 import sys
 import tempfile
 import types
@@ -76,6 +77,17 @@ class ForwardResults(unittest.TestCase):
         self.assertEqual(self.made_by(Returns(lambda y, x: {"exp": y, "linear": y.exp()})), {"exp": "Gemm", "linear": "Exp"})
         within = Returns(lambda y, x: {"exp": torch.cond(x.sum() > 0, torch.exp, torch.sqrt, (y,)), "linear": y})
         self.assertEqual(self.made_by(within), {"exp": "If", "linear": "Gemm"})
+
+    def test_one_value_under_two_keys_is_two_outputs(self):
+        self.assertEqual(self.made_by(Returns(lambda y, x: {"a": y, "b": y, "c": y})), {"a": "Gemm", "b": "Identity", "c": "Identity"})
+        twice = Returns(lambda y, x: (y, y * 2, y))
+        self.assertEqual(self.outputs(twice, output_names=["a", "b", "c"]), ["a", "b", "c"])
+        self.assertEqual(len(set(self.outputs(twice))), 3)
+
+    def test_keys_of_other_containers_are_names_too(self):
+        Pair = collections.namedtuple("Pair", "logits aux")
+        self.assertEqual(self.outputs(Returns(lambda y, x: Pair(y, (y * 2, y * 3)))), ["logits", "aux_0", "aux_1"])
+        self.assertEqual(self.outputs(Returns(lambda y, x: collections.defaultdict(list, logits=y, aux=y * 2))), ["logits", "aux"])
 
     def test_results_without_keys_keep_the_names_of_the_exporter(self):
         self.assertEqual(self.outputs(Returns(lambda y, x: y)), ["linear"])
