@@ -67,11 +67,47 @@ def _remainder(call: Writer, node: Any) -> Any:
     return call(aten.remainder.Tensor, value, call(aten.full_like.default, value, divisor))
 
 
-def rewrite(exported: Any) -> None:
-    """Errors: ValueError for a call that the exporter writes otherwise than PyTorch computes it."""
+def _drawn(call: Writer, like: Any, low: float, high: float) -> Any:
+    """Numbers between the two, of the shape of a value."""
     import torch
 
-    aten, graph = torch.ops.aten, exported.graph
+    aten = torch.ops.aten
+    return call(aten.add.Tensor, call(aten.mul.Tensor, call(aten.rand_like.default, like), high - low), low)
+
+
+def _uniform(call: Writer, node: Any) -> Any:
+    """The exporter knows numbers between 0 and 1 alone. They are written in place, as the call does: others read them there."""
+    import torch
+
+    value, low, high = (*node.args, *(0.0, 1.0)[len(node.args) - 1:])
+    drawn = _drawn(call, value, node.kwargs.get("from", low), node.kwargs.get("to", high))
+    return call(torch.ops.aten.copy_.default, value, drawn)
+
+
+def _random_slopes(call: Writer, node: Any) -> Any:
+    """F.rrelu while it trains."""
+    import torch
+
+    aten = torch.ops.aten
+    value, low, high = (*node.args[:3], *(1 / 8, 1 / 3)[len(node.args[:3]) - 1:])
+    return call(aten.where.self, call(aten.ge.Scalar, value, 0.0), value, call(aten.mul.Tensor, value, _drawn(call, value, low, high)))
+
+
+def rewrite(exported: Any) -> None:
+    """Those in branches of torch.cond and bodies of loops, too. Errors: ValueError for a call that the exporter writes otherwise than
+    PyTorch computes it."""
+    import torch
+
+    for part in exported.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            _rewrite_calls(part.graph)
+            part.recompile()
+
+
+def _rewrite_calls(graph: Any) -> None:
+    import torch
+
+    aten = torch.ops.aten
     for node in list(graph.nodes):
         made = None
         if node.target is aten.multilabel_margin_loss.default:
@@ -79,6 +115,10 @@ def rewrite(exported: Any) -> None:
                              "behind the first -1 of the labels); write the loss by other operators, such as multilabel_soft_margin_loss")
         if node.target in (aten.cdist.default, aten._cdist_forward.default):
             made = _distances(Writer(graph, node), node)
+        elif node.target is aten.uniform_.default:
+            made = _uniform(Writer(graph, node), node)
+        elif node.target is aten.rrelu.default and len(node.args) > 3 and node.args[3]:
+            made = _random_slopes(Writer(graph, node), node)
         elif node.target is aten.remainder.Scalar and isinstance(node.args[1], torch.fx.Node):
             made = _remainder(Writer(graph, node), node)
         if made is not None:

@@ -42,6 +42,28 @@ class UnknownCalls(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "multilabel_margin_loss"):
                 graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
 
+    def test_calls_in_branches_are_written_in_others_too(self):
+        branches = Measures(lambda z, table: torch.cond(z.sum() > 0, lambda z: torch.cdist(z, table), lambda z: torch.cdist(z, table) * 2, (z,)))
+        module, x = branches, torch.randn(5, 3)
+        with tempfile.TemporaryDirectory() as folder:
+            path = graphpipe.export(module, {"x": x[:4]}, Path(folder) / "model.onnx")
+            for each in (x, -x):
+                (found,) = ReferenceEvaluator(str(path)).run(None, {"x": each.numpy()})
+                self.assertTrue(torch.allclose(torch.tensor(found), module(each), atol=1e-4))
+
+    def test_numbers_are_drawn_from_the_range_that_the_module_says(self):
+        def noise(z, table):
+            drawn = torch.empty(2000, 4)
+            drawn.uniform_(-3, -1)
+            return z.sum() * 0 + drawn
+
+        slopes = Measures(lambda z, table: torch.nn.functional.rrelu(z * 0 - torch.ones(2000, 1, 4), 0.2, 0.4, training=True))
+        with tempfile.TemporaryDirectory() as folder:
+            for module, low, high in ((Measures(noise), -3, -1), (slopes, -0.4, -0.2)):
+                path = graphpipe.export(module, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
+                (found,) = ReferenceEvaluator(str(path)).run(None, {"x": torch.randn(4, 3).numpy()})
+                self.assertTrue(low <= found.min() < low + 0.01 * (high - low) and high - 0.01 * (high - low) < found.max() <= high)
+
     def test_distances_of_powers_below_one_have_a_gradient_where_rows_are_equal(self):
         with tempfile.TemporaryDirectory() as folder:
             path = graphpipe.export(Measures(lambda z, table: torch.cdist(z, z, p=0.5).sum()), {"x": torch.randn(4, 3)},
