@@ -1,6 +1,8 @@
 #include "passes/losses/class_axis.h"
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "ops/op_def.h"
 
@@ -32,17 +34,31 @@ std::vector<int> axes_fitting_label(const Shape& logits, const Shape& label) {
   return axes;
 }
 
-/// The feature axis according to the operator that produced the value; operators that keep the axes are looked through.
+bool keeps_axes(const ir::Node& node, const ops::OpDef& entry) {
+  return entry.dependence == ops::Dependence::kElement || entry.dependence == ops::Dependence::kAlongAxis ||
+         node.op == "Slice" || node.op == "Concat";
+}
+
+/// Where an axis of what was turned is behind these permutations, the last one first.
+int turned_axis(int64_t axis, const std::vector<std::vector<int64_t>>& perms) {
+  for (auto perm = perms.rbegin(); perm != perms.rend(); ++perm) axis = std::ranges::find(*perm, axis) - perm->begin();
+  return static_cast<int>(axis);
+}
+
+/// The feature axis according to the operator that produced the value; operators that keep the axes are looked through,
+/// and those that turn them are followed.
 std::optional<int> axis_from_producer(const Graph& graph, ValueId logits) {
   ValueId value = logits;
+  const int64_t last = std::ssize(graph.value(logits).type.shape) - 1;
+  std::vector<std::vector<int64_t>> perms;
   for (size_t depth = 0; depth < graph.node_count() && graph.value(value).producer.valid(); ++depth) {
     const ir::Node& node = graph.node(graph.value(value).producer);
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr) return std::nullopt;
-    if (entry->features == ops::FeatureAxis::kLast) return static_cast<int>(graph.value(logits).type.shape.size()) - 1;
-    if (entry->features == ops::FeatureAxis::kSecond) return 1;
-    if (entry->dependence != ops::Dependence::kElement && entry->dependence != ops::Dependence::kAlongAxis)
-      return std::nullopt;
+    if (entry->features == ops::FeatureAxis::kLast) return turned_axis(last, perms);
+    if (entry->features == ops::FeatureAxis::kSecond) return turned_axis(1, perms);
+    if (node.op == "Transpose") perms.push_back(node.attributes.get_ints("perm"));
+    else if (!keeps_axes(node, *entry)) return std::nullopt;
     // Of two summands, the features are the one with a producer and the full rank; the other is a bias.
     ValueId next;
     for (ValueId input : node.inputs)

@@ -76,6 +76,18 @@ TEST_CASE("the class axis follows from the rank, the label, or the operator that
       "y");
   CHECK(*axis_of(make.graph) == 2);
 
+  const auto behind_linear = [](const char* op, ir::Attributes attributes) {
+    GraphMaker of;
+    const auto in = of.input("x", {batch(), size(7), size(4)});
+    const auto linear = of.node("MatMul", {in, of.weight("w", {size(4), size(9)})});
+    of.output(of.node(op, {linear}, std::move(attributes)), "y");
+    return of.graph;
+  };
+  const std::vector<int64_t> turned = {0, 2, 1};
+  CHECK(*axis_of(behind_linear("Transpose", {{"perm", turned}})) == 1);
+  const std::vector<int64_t> first = {0}, end = {8}, last = {2}, step = {1};
+  CHECK(*axis_of(behind_linear("Slice", {{"starts", first}, {"ends", end}, {"axes", last}, {"steps", step}})) == 2);
+
   const ir::Graph three = output_of("Relu", {batch(), size(3), size(5)});
   const auto undecided = axis_of(three);
   REQUIRE(!undecided.ok());
