@@ -40,6 +40,22 @@ std::vector<std::string> values_in(std::string_view text) {
   return values;
 }
 
+constexpr std::string_view kFrame = "File \"";
+constexpr size_t kMaxCode = 1024;
+
+/// The lines of these frames that name two members of their module or more: they may pass one to the code of another.
+std::string passed_members(std::string_view frames) {
+  constexpr std::string_view kSelf = "self.";
+  std::string lines;
+  while (!frames.empty() && lines.size() < kMaxCode) {
+    const std::string_view line = frames.substr(0, frames.find('\n'));
+    frames.remove_prefix(std::min(line.size() + 1, frames.size()));
+    if (line.size() > kMaxCode || line.find(kFrame) != line.npos || line.find(kSelf) == line.rfind(kSelf)) continue;
+    lines.append(line).append("\n");
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::optional<ExportedCall> parse_exported_call(std::string_view text) {
@@ -66,14 +82,18 @@ bool is_detached(const OnnxNode& node) {
 }
 
 std::string place_of_call(std::string_view key, std::string_view text) {
-  constexpr size_t kMaxCode = 1024;
   if (key == kScopes) {
     const std::vector<std::string> scopes = parse_names(text);  // the last is the call's own
     return scopes.size() < 2 ? std::string() : scopes[scopes.size() - 2];
   }
-  const size_t frame = key == kStackTrace ? text.rfind("File \"") : text.npos;
-  return frame == text.npos ? std::string() : std::string(text.substr(frame, kMaxCode));
+  const size_t frame = key == kStackTrace ? text.rfind(kFrame) : text.npos;
+  if (frame == text.npos) return {};
+  return passed_members(text.substr(0, frame)).append(text.substr(frame, kMaxCode));
 }
+
+std::string_view callers_in(std::string_view kept) { return kept.substr(0, std::min(kept.rfind(kFrame), kept.size())); }
+
+std::string_view code_in(std::string_view kept) { return kept.substr(callers_in(kept).size()); }
 
 bool may_be_exported_call(std::string_view metadata) {
   return metadata.size() <= kMaxText && metadata.find(kTarget) != metadata.npos;

@@ -41,8 +41,13 @@ bool may_be_exported_call(std::string_view metadata);
 /// The keys of two further entries of a node's metadata.
 inline constexpr std::string_view kScopes = "pkg.torch.onnx.name_scopes", kStackTrace = "pkg.torch.onnx.stack_trace";
 
-/// What is kept of them: the module whose code makes the call, and the last line of the trace with its place. Empty
-/// for other keys, and for text of another form.
+/// What is kept of them: the module whose code makes the call; of the trace its last line with the place, behind the
+/// lines of callers that name two members or more, such as "return self.block(x, self.gain)". Empty for other keys, and
+/// for text of another form.
 std::string place_of_call(std::string_view key, std::string_view text);
+
+/// The two parts of what is kept of a trace: the lines of callers, one each, and the last line with its place.
+std::string_view callers_in(std::string_view kept);
+std::string_view code_in(std::string_view kept);
 
 }  // namespace graphpipe::frontend

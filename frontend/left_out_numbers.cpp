@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "frontend/code_line.h"
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
 #include "frontend/parameter_names.h"
@@ -59,7 +60,8 @@ bool is_guarded(const OnnxNode& node) {
 /// What stands in the place of a value that nothing makes.
 struct Replaced {
   std::string value, by;
-  std::string_view reader;  // the module that reads it
+  std::string_view reader;        // the module that reads it
+  std::string_view callers = {};  // lines of the modules around that
 };
 
 class Finder {
@@ -84,7 +86,8 @@ class Finder {
       if (const std::optional<ExportedCall> call = parse_exported_call(node.exported_from)) read(node, *call, found);
     if (signature_.outputs.size() != body_.outputs.size()) return found;
     for (size_t i = 0; i < body_.outputs.size(); ++i)
-      if (is_left_out(signature_.outputs[i])) add(signature_.outputs[i], body_.outputs[i].name, {}, found);
+      if (is_left_out(signature_.outputs[i]))
+        add({.value = signature_.outputs[i], .by = body_.outputs[i].name, .reader = {}}, found);
     return found;
   }
 
@@ -114,19 +117,18 @@ class Finder {
       const auto maker = makers_.find(input);
       if (maker == makers_.end() || maker->second.result == call.result) continue;
       size_t& left = taken[maker->second.result];
-      if (left == 0) add(left_out, input, node.module, found);
+      if (left == 0) add({.value = left_out, .by = input, .reader = node.module, .callers = node.callers}, found);
       else --left;
     }
   }
 
   /// Of two equal calls the optimiser keeps one as well: its result, of the same kind, is then taken by its own name.
-  void add(const std::string& value, const std::string& by, std::string_view reader,
-           std::vector<Replaced>& found) const {
-    const auto maker = makers_.find(by);
+  void add(const Replaced& replaced, std::vector<Replaced>& found) const {
+    const auto maker = makers_.find(replaced.by);
     if (maker == makers_.end()) return;
     const bool may_be_equal =
-        call_of_value(maker->second.result) == call_of_value(value) && taken_.contains(maker->second.result);
-    if (!may_be_equal) found.push_back({.value = value, .by = by, .reader = reader});
+        call_of_value(maker->second.result) == call_of_value(replaced.value) && taken_.contains(maker->second.result);
+    if (!may_be_equal) found.push_back(replaced);
   }
 
   const GraphBody& body_;
@@ -136,28 +138,48 @@ class Finder {
   std::set<std::string> taken_;          // by calls, and given by the program
 };
 
+/// The first of the numbers that the lines of callers name, as a member of one of the modules around the reader; null
+/// if they name none. Of "self.gains[i]" it is the first one of that list.
+const std::string* passed_on(const Replaced& replaced, const std::set<std::string>& numbers) {
+  for (const std::string& member : members_in(replaced.callers)) {
+    for (std::string_view module = replaced.reader; !module.empty();) {
+      module = split_name(module).first;
+      const std::string name = module.empty() ? member : text(module, ".", member);
+      const auto at = numbers.lower_bound(name);
+      if (at != numbers.end() && (*at == name || at->starts_with(name + "."))) return &*at;
+    }
+  }
+  return nullptr;
+}
+
+LeftOut left_out_by(const std::string& parameter, const std::string& value) {
+  return {parameter, text("the exporter's optimiser has left out the call that computes ", quoted(ModelText(value)),
+                          ", as it does with products with 1 and sums with 0")};
+}
+
 }  // namespace
 
 std::optional<LeftOut> left_out_number(const GraphBody& body, const ExportSignature& signature,
                                        const std::set<std::string>& parameters,
                                        const std::function<bool(const std::string&)>& is_made) {
   std::map<std::string_view, std::vector<std::string>> numbers;  // by module
+  std::set<std::string> all;
   for (const std::string& each : parameters)
-    if (!is_of_layer(each, signature) && !has_lost_buffer(owner_of(each), signature, is_made))
+    if (!is_of_layer(each, signature) && !has_lost_buffer(owner_of(each), signature, is_made)) {
       numbers[owner_of(each)].push_back(each);
+      all.insert(each);
+    }
   if (numbers.empty()) return std::nullopt;
   const Finder finder(body, signature, is_made);
   std::map<std::string_view, std::set<std::string>> left_out;  // values, by the modules that may have made them
   for (const Replaced& replaced : finder.run()) {
+    if (const std::string* passed = passed_on(replaced, all)) return left_out_by(*passed, replaced.value);
     const std::string_view between = common_module(finder.module_of_value(replaced.by), replaced.reader);
     for (const auto& [module, names] : numbers)
       if (holds(between, module)) left_out[module].insert(replaced.value);
   }
   for (const auto& [module, values] : left_out)
-    if (values.size() >= numbers[module].size())
-      return LeftOut{numbers[module].front(),
-                     text("the exporter's optimiser has left out the call that computes ",
-                          quoted(ModelText(*values.begin())), ", as it does with products with 1 and sums with 0")};
+    if (values.size() >= numbers[module].size()) return left_out_by(numbers[module].front(), *values.begin());
   return std::nullopt;
 }
 

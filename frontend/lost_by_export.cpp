@@ -20,6 +20,20 @@ std::string examples_of(const std::vector<ModelText>& names) {
   return names.size() > kExamples ? words + ", ..." : words;
 }
 
+/// " from 'conv.weight_g' and 1 more".
+std::string from_parameters(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  return text(" from ", quoted(ModelText(names.front())),
+              names.size() == 1 ? std::string() : text(" and ", names.size() - 1, " more"));
+}
+
+/// Whether a message that tells of these as errors tells of all of the others.
+bool names_all(const UntracedParameters& untraced, const std::vector<std::string>& others) {
+  return !untraced.evidence.empty() && !others.empty() && std::ranges::all_of(others, [&](const std::string& name) {
+    return std::ranges::find(untraced.names, name) != untraced.names.end();
+  });
+}
+
 class Reporter {
  public:
   Reporter(const ir::Graph& graph, const ParameterContext& context, const DecidedTensors& tensors, Diagnostics& notes)
@@ -197,14 +211,16 @@ void Reporter::report_folded_apart() {
 /// Those that no node of an optimised file takes, where ties do not explain them.
 void Reporter::report_untraced() {
   const UntracedParameters& untraced = context_.untraced;
-  if (!untraced.folded_weight.empty())
-    add(severe(), ModelText(untraced.folded_weight),
-        "a product multiplies by this, which the exporter's optimiser has computed beforehand: the parameters that it "
-        "is computed from would train apart from it",
-        text(kExportRecipe, "; --accept trains the file as it is"));
   const size_t named = untraced.names.size(), count = untraced.unexplained;
   // Where a file is refused since norms were folded away, these explain what else went with them.
-  if (count == 0 || (has_folded_norms_ && context_.refuses_losses)) return;
+  const bool is_told = count > 0 && !(has_folded_norms_ && context_.refuses_losses);
+  if (!untraced.folded_weight.empty() && !(is_told && names_all(untraced, untraced.folded_from)))
+    add(severe(), ModelText(untraced.folded_weight),
+        text("a product multiplies by this, which the exporter's optimiser has computed beforehand",
+             from_parameters(untraced.folded_from),
+             ": the parameters that it is computed from would train apart from it"),
+        text(kExportRecipe, "; --accept trains the file as it is"));
+  if (!is_told) return;
   std::string message =
       named == 1 ? "this parameter of the module is taken by no node of the file"
                  : text(named, " parameters of the module, this one first, are taken by no node of the file");
@@ -212,8 +228,13 @@ void Reporter::report_untraced() {
   message += untraced.evidence.empty()
                  ? ": no output needs them, or the exporter's optimiser has folded them or merged their layers"
                  : text(": ", untraced.evidence);
+  const std::string name = quoted(ModelText(untraced.names.front()));
+  const std::string otherwise = untraced.evidence.empty() ? ""
+                                : untraced.is_left_out    ? text("; where the module does not use or train ", name,
+                                                                 ", --freeze ", name, " takes the file as it is")
+                                                          : "; --accept trains the file without them";
   add(untraced.evidence.empty() ? Severity::kWarning : severe(), ModelText(untraced.names.front()), std::move(message),
-      text(kExportRecipe, untraced.evidence.empty() ? "" : "; --accept trains the file without them"));
+      text(kExportRecipe, otherwise));
 }
 
 /// One warning says it of all: the layers of a model are built alike.

@@ -73,6 +73,8 @@ struct OnnxNode {
   /// The module that made the call, "encoder.layers.1", and the line of its code, as traces of Python print it; or
   /// empty.
   std::string module, code;
+  /// Lines of code of the modules around it that may pass members on to it (place_of_call()).
+  std::string callers;
 
   const Attribute* find(std::string_view attribute) const;
 };

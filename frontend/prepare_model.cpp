@@ -162,7 +162,7 @@ Result<Handover> run_isolated(pb::ModelProto& proto, const Runner& runner) {
 
 /// The call that a node was exported from, and its place.
 struct CallOfNode {
-  std::string exported_from, module, code;
+  std::string exported_from, module, code, callers;
 };
 
 /// By the nodes' first outputs, whose names are preserved.
@@ -170,7 +170,7 @@ std::map<std::string, CallOfNode> calls_of(const GraphBody& body) {
   std::map<std::string, CallOfNode> calls;
   for (const OnnxNode& node : body.nodes)
     if (!node.exported_from.empty() && !node.outputs.empty())
-      calls[node.outputs[0]] = {node.exported_from, node.module, node.code};
+      calls[node.outputs[0]] = {node.exported_from, node.module, node.code, node.callers};
   return calls;
 }
 
@@ -182,6 +182,7 @@ void restore_calls(GraphBody& body, const std::map<std::string, CallOfNode>& cal
     node.exported_from = call->second.exported_from;
     node.module = call->second.module;
     node.code = call->second.code;
+    node.callers = call->second.callers;
   }
 }
 

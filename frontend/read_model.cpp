@@ -184,7 +184,10 @@ OnnxNode Reader::node(const pb::NodeProto& proto) {
   for (const auto& item : proto.metadata_props()) {
     if (item.key().ends_with("fx_node")) node.exported_from = item.value();
     if (item.key() == kScopes) node.module = item.value();
-    if (item.key() == kStackTrace) node.code = item.value();
+    if (item.key() == kStackTrace) {
+      node.callers = callers_in(item.value());
+      node.code = code_in(item.value());
+    }
   }
   return node;
 }

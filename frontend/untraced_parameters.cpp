@@ -13,6 +13,7 @@
 #include "frontend/left_out_numbers.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/merged_readers.h"
 #include "frontend/parameter_names.h"
 #include "frontend/restore_parts.h"
 #include "frontend/restore_split.h"
@@ -131,6 +132,8 @@ class Tracer {
     for (const Tensor& tensor : body_.initializers)
       if (is_look_up(tensor, signature_) && noted_parameters(tensor).empty()) --unexplained["weight"];
     UntracedParameters untraced{.folded_weight = folded_weight(), .parted = parted_};
+    const auto folded = std::ranges::find(body_.initializers, untraced.folded_weight, &Tensor::name);
+    if (folded != body_.initializers.end()) untraced.folded_from = noted_parameters(*folded);
     for (const auto& [name, tensor] : computed_from_)
       if (!rules_.tied(name).value_or(false)) untraced.names.push_back(name);
     if (!untraced.names.empty()) untraced.evidence = computed(computed_from_.at(untraced.names.front()));
@@ -156,6 +159,7 @@ class Tracer {
       untraced.names.insert(untraced.names.begin(), left_out->parameter);
       untraced.unexplained = std::max<size_t>(untraced.unexplained, 1);
       untraced.evidence = left_out->evidence;
+      untraced.is_left_out = true;
     }
     return untraced;
   }
@@ -276,12 +280,28 @@ class Tracer {
     });
   }
 
+  /// Whether the call has two first states where its node has one, of a parameter, for both.
+  bool reads_one_state(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) const {
+    constexpr size_t kHidden = 5, kCell = 6;
+    if (!call.target.starts_with("aten.lstm.")) return false;
+    const std::string_view states = call.argument(1);  // "[%clone, %clone_1]"
+    const size_t comma = states.find(", ");
+    if (!states.starts_with('[') || !states.ends_with(']') || comma == states.npos) return false;
+    const std::string_view hidden = states.substr(1, comma - 1);
+    if (hidden == states.substr(comma + 2, states.size() - comma - 3)) return false;
+    return std::ranges::any_of(nodes, [&](const OnnxNode* node) {
+      return node->op == "LSTM" && node->inputs.size() > kCell && node->inputs[kHidden] == node->inputs[kCell] &&
+             of_parameters_.contains(node->inputs[kCell]);
+    });
+  }
+
   void read(const ExportedCall& call, const std::vector<const OnnxNode*>& nodes) {
     results_.insert(call.result);
     twins_.read(call, nodes);
     const bool has_product = std::ranges::any_of(nodes, [](const OnnxNode* node) { return is_product(*node); });
     const bool lacks_product = bias_argument(call.target) && !has_product;
     const bool reads_other = reads_another_parameter(call, nodes);
+    if (reads_one_state(call, nodes)) merged_states_ = call.result;
     const std::string weight = lacks_product ? signature_.tensor_of(call.argument(*weight_argument(call.target))) : "";
     for (const std::string& name : call.values) {
       const std::string listed = signature_.tensor_of(name);
@@ -341,12 +361,27 @@ class Tracer {
     return text("the exporter's optimiser has merged the layer of ", quoted(ModelText(value)), " with another");
   }
 
-  static std::string computed(const std::string& value) {
-    return text("the exporter's optimiser has computed ", quoted(ModelText(value)), " beforehand");
+  std::string computed(const std::string& value) const {
+    return text("the exporter's optimiser has computed ", quoted(ModelText(value)), " beforehand", reader_of(value));
+  }
+
+  /// ", which 'x * scale' of 'layers.0' reads".
+  std::string reader_of(const std::string& value) const {
+    for (const OnnxNode& node : body_.nodes) {
+      std::string_view line = line_of(node.code);
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      if (line.empty() || std::ranges::find(node.inputs, value) == node.inputs.end()) continue;
+      const std::string module = node.module.empty() ? "" : text(" of ", quoted(ModelText(node.module)));
+      return text(", which ", quoted(ModelText(std::string(line))), module, " reads");
+    }
+    return {};
   }
 
   /// A layer whose node has gone, though the result is still read; or values that were computed beforehand.
   std::string evidence() const {
+    if (!merged_states_.empty())
+      return text("the exporter's optimiser has merged the two first states of ", quoted(ModelText(merged_states_)),
+                  ", which began alike");
     if (const std::string layer = merged_layer(); !layer.empty()) return merged(layer);
     // Tokens that samples share are expanded before they are joined with others.
     for (const std::string& name : joined_)
@@ -369,6 +404,7 @@ class Tracer {
   const ParameterRules& rules_;
   std::set<std::string> values_, results_, read_;  // of the file; of its calls; which those take
   std::set<std::string> joined_, merged_;          // of these: what is joined; what may have been merged
+  std::string merged_states_;                      // an LSTM that has one first state for two
   ResultsByKind computed_with_;                    // a parameter
   std::set<std::string> of_parameters_;            // tensors, and values, of parameters alone
   std::set<std::string> looked_up_;                // parameters whose rows were looked up beforehand, by notes

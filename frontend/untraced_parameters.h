@@ -31,8 +31,12 @@ struct UntracedParameters {
   /// Layers of which the file does not tell whose they were: the module's of the layer that is left, applied again, or
   /// another's.
   std::vector<DoubtfulLayer> doubtful;
+  /// Whether the first of them is one that left_out_in_code() or left_out_number() has found.
+  bool is_left_out = false;
   /// A weight of a product that the optimiser has computed from parameters, which may have tensors as well; or empty.
   std::string folded_weight;
+  /// Those that it notes.
+  std::vector<std::string> folded_from;
   /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or has been
   /// looked up in another place as well, and that parameter.
   std::map<std::string, std::string> parted;

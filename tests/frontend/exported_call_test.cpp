@@ -30,6 +30,17 @@ const std::string kScatter =
 
 }  // namespace
 
+TEST_CASE("of a trace its last line is kept, behind those of callers that name two members") {
+  const std::string frame = "File \"model.py\", line 3, in forward\n    ";
+  const std::string last = frame + "return x * gain";
+  const std::string trace = text(frame, "y = self.model(x)\n", frame, "y = self.block(x, self.gain)\n", last);
+  const std::string kept = place_of_call(kStackTrace, trace);
+  CHECK(callers_in(kept) == "    y = self.block(x, self.gain)\n");
+  CHECK(code_in(kept) == last);
+  CHECK(callers_in(place_of_call(kStackTrace, last)).empty());
+  CHECK(place_of_call(kStackTrace, "y = self.block(x, self.gain)").empty());
+}
+
 TEST_CASE("a call is its target and its arguments, and other text is none") {
   const auto call = parse_exported_call(
       "%x : [num_users=2] = call_function[target=torch.ops.aten.a.b](args = (%p, [1, (2, 3)], -1, mean), kwargs = {})");

@@ -69,6 +69,20 @@ TEST_CASE("parameters of modules that no value passes between the two, and those
   CHECK(left_out({kLinear, kTanh}, {"net.shift.bias"}, signature) == "net.shift.bias");
 }
 
+TEST_CASE("a module around the reader may pass its number on where its code names it") {
+  OnnxNode reader = node("net.block", "tanh", "tanh.default", "%mul", {"linear"});
+  const OnnxNode linear = node("net.block.fc", "linear", "linear.default", "%x, %p_w", {"x", "w"});
+  CHECK(left_out({linear, reader}, {"net.g"}).empty());
+  reader.callers = "return self.block(x, self.g)\n";
+  CHECK(left_out({linear, reader}, {"net.g"}) == "net.g");
+  CHECK(left_out({linear, reader}, {"g"}) == "g");
+  CHECK(left_out({linear, reader}, {"net.h"}).empty());
+  CHECK(left_out({linear, reader}, {"other.g"}).empty());
+  reader.callers = "x = self.block(x, self.gains[i])\n";
+  CHECK(left_out({linear, reader}, {"net.gains.0", "net.gains.1"}) == "net.gains.0");
+  CHECK(left_out({linear, reader}, {"net.gainsay"}).empty());
+}
+
 TEST_CASE("a buffer beside it of which nothing is known may have been the number") {
   ExportSignature signature;
   signature.is_parameter = {{"net.g", true}, {"net.scale", false}};

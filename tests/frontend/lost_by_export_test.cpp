@@ -132,6 +132,40 @@ TEST_CASE("what an optimiser has computed beforehand may be read by several prod
       reports(imported->notes, Code::kLostByExport, "'wq': 2 tensors of the module, this one first, are there again"));
 }
 
+TEST_CASE("a number that a module passes on to another is refused where the product with it is left out") {
+  const auto imported_with = [](const std::string& caller, const std::string& rules = "") {
+    return import_noted(
+        exported_model("g (float[N,4] x, float[4,4] w) => (float[N,4] y) { linear = MatMul(x, w) y = "
+                       "Tanh(linear) }",
+                       {{"linear", taken_by("mm.default", "%x, %p_w")}, {"y", taken_by("tanh.default", "%mul,")}},
+                       {"w", "g"}),
+        {{},
+         {},
+         {{"linear", {"block.fc", "\"m.py\", line 2, in forward\n    return x @ self.weight"}},
+          {"y",
+           {"block", text("\"m.py\", line 4, in forward\n    y = ", caller,
+                          "\nFile \"m.py\", line 8, in forward\n    return (self.fc(x) * g).tanh()")}}}},
+        rules);
+  };
+  const auto refused = imported_with("self.block(x, self.g)");
+  REQUIRE_FALSE(refused.ok());
+  CHECK(reports(refused.problems(), Code::kLostByExport, "left out the call that computes 'mul'"));
+  CHECK(refused.problems().front().hint.find("--freeze 'g'") != std::string::npos);
+  CHECK(imported_with("self.block(x, self.g)", "g freeze\n").ok());
+  CHECK(imported_with("self.block(x, self.h)").ok());
+}
+
+TEST_CASE("what is refused for a weight that was computed beforehand is told once, with the line that reads it") {
+  const auto imported = import_noted(
+      exported_model("g (float[N,4] x, float[4,4] mul) => (float[N,4] y) { y = MatMul(x, mul) }",
+                     {{"y", taken_by("mm.default", "%x, %mul")}}, {"v", "g"}),
+      {{{"mul", "['div', 'g', 'v']"}}, {}, {{"y", {"fc", "\"m.py\", line 2, in forward\n    return x @ weight"}}}});
+  REQUIRE_FALSE(imported.ok());
+  CHECK(imported.problems().size() == 1);
+  CHECK(reports(imported.problems(), Code::kLostByExport,
+                "has computed 'mul' beforehand, which 'return x @ weight' of 'fc' reads"));
+}
+
 TEST_CASE("transposed weights that TorchScript has merged, since they had equal values, are refused") {
   const auto imported_with = [](const std::string& copy, bool accepts) {
     pb::ModelProto model = model_with(

@@ -95,6 +95,28 @@ TEST_CASE("layers and directions follow one another, and those that began alike 
   CHECK(elements(imported->graph, "q2") == std::vector<float>{4, 6, 7, 5});
 }
 
+TEST_CASE("an LSTM with one first state where its call has two does not train the second") {
+  const auto import_states = [](const std::string& states, const std::string& cell) {
+    return import_noted(
+        exported_model(
+            text("g (float[5,N,1] x, float[1,4,1] val_1, float[1,4,1] val_2, float[1,8] val_3, float[1,1,1] "
+                 "h, float[1,1,1] c) => (float[5,1,N,1] y) { n = Shape<start = 1, end = 2>(x) one = "
+                 "Constant<value_ints = [1]>() s = Concat<axis = 0>(one, n, one) e = Expand(h, s) f = "
+                 "Expand(",
+                 cell, ", s) y, last = LSTM<hidden_size = 1>(x, val_1, val_2, val_3, \"\", e, ",
+                 cell == "h" ? "e" : "f", ") }"),
+            {{"y", text("lstm|", taken_by("lstm.input", text("%x, [", states, "], [", kLayerWeights, kLayerBiases,
+                                                             "], True, 1, 0.0, True, False, False")))}},
+            {"w", "r", "b", "d", "h", "c"}),
+        packed_notes(4));
+  };
+  const auto merged = import_states("%clone, %clone_1", "h");
+  REQUIRE_FALSE(merged.ok());
+  CHECK(reports(merged.problems(), Code::kLostByExport, "merged the two first states of 'lstm'"));
+  CHECK(import_states("%clone, %clone", "h").ok());
+  CHECK(trained(import_states("%clone, %clone_1", "c")).contains("c"));
+}
+
 TEST_CASE("what the call does not say, or the file contradicts, stays packed") {
   const std::set<std::string> packed = {"val_1", "val_2", "val_3"};
   const std::string weights = "%x, [%zeros, %zeros_1], [" + kLayerWeights + kLayerBiases;
