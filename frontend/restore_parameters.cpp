@@ -16,6 +16,7 @@
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/name_repeated.h"
+#include "frontend/recompute_folded.h"
 #include "frontend/restore_first_steps.h"
 #include "frontend/restore_folded.h"
 #include "frontend/restore_parts.h"
@@ -454,6 +455,7 @@ Restoration restore_parameters(GraphBody& body, const ExportSignature& signature
   restore_recurrent(body, signature, rules, readers.elements_of, restored);
   restore_first_steps(body, signature, readers.elements_of, restored);
   restore_folded(body, signature, rules, readers.elements_of, restored);
+  recompute_folded(body, signature, rules, readers.elements_of, restored);
   restore_parts(body, signature, rules, readers.elements_of, restored);
   return restored;
 }

@@ -51,7 +51,11 @@ struct Restoration {
   std::vector<std::string> reshaped;
   /// Of the restored parameters those whose elements are all equal, which may have been one number that was expanded.
   std::vector<std::string> taken_for_tokens;
-  bool has_changed() const { return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty(); }
+  /// Values that are computed again from a parameter which the file has.
+  std::vector<std::string> recomputed;
+  bool has_changed() const {
+    return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty() || !recomputed.empty();
+  }
 };
 
 /// Nodes before all others of the body, which read tensors alone, the tensors that they read, and none of those that

@@ -1,0 +1,73 @@
+// What an exporter's optimiser has computed from a parameter of the file is computed from it again.
+
+#include "frontend/recompute_folded.h"
+
+#include "tests/support/count_ops.h"
+#include "tests/support/noted_models.h"
+
+using namespace graphpipe;
+using namespace graphpipe::frontend;
+using namespace graphpipe::testing;
+
+namespace {
+
+const std::string kLine = "\"model.py\", line 4, in forward\n    distance = x @ self.codes.t() + squares";
+
+/// "x @ codes.t() + (codes ** 2).sum(1)", of the sums and the note.
+Result<Imported> import_distances(const std::vector<float>& sums,
+                                  const std::string& note = "['codes', 'pow_2', 'val_3']",
+                                  const std::string& argument = "sum_2", const std::string& line = kLine) {
+  return import_noted(
+      exported_model("g (float[N,3] x, float[2,3] codes, float[2] sum_2) => (float[N,2] y) { t = Transpose(codes) p = "
+                     "MatMul(x, t) y = Add(p, sum_2) }",
+                     {{"p", taken_by("mm.default", "%x, %t")}, {"y", taken_by("add.Tensor", text("%p, %", argument))}},
+                     {"codes", "other"}),
+      {{{"sum_2", note}}, {{"codes", {1, 2, 3, 4, 5, 6}}, {"sum_2", sums}}, {{"y", {"", line}}}});
+}
+
+bool is_computed_again(const Result<Imported>& imported) {
+  return imported.ok() && count_ops(imported->graph, "ReduceSum") == 1 &&
+         trained(imported) == std::set<std::string>{"codes"};
+}
+
+/// "x * m + y * (1 - m)" of the elements of m and of the difference.
+Result<Imported> import_mixture(const std::vector<float>& shares, const std::vector<float>& rest) {
+  return import_noted(
+      exported_model("g (float[N,2] x, float[2] m, float[2] rsub) => (float[N,2] y) { r = Relu(x) p = Mul(x, m) q = "
+                     "Mul(r, rsub) y = Add(p, q) }",
+                     {{"p", taken_by("mul.Tensor", "%x, %p_m")}, {"q", taken_by("mul.Tensor", "%r, %rsub")}}, {"m"}),
+      {{{"rsub", "['m', 'scalar_tensor_default', 'val_1']"}}, {{"m", shares}, {"rsub", rest}}, {}});
+}
+
+}  // namespace
+
+TEST_CASE("sums of a codebook's squares follow it") {
+  CHECK(is_computed_again(import_distances({14, 77})));
+  CHECK(is_computed_again(import_distances({14, 77}, "['codes', 'mul_7', 'val_3']")));
+}
+
+TEST_CASE("sums that the elements or the note do not show to be of squares are refused") {
+  const auto refused = [](const Result<Imported>& imported) {
+    return !imported.ok() && reports(imported.problems(), Code::kLostByExport, "'sum_2': the exporter's optimiser has");
+  };
+  CHECK(refused(import_distances({14, 78})));
+  CHECK(refused(import_distances({6, 15})));
+  CHECK(refused(import_distances({14, 77}, "['codes', 'abs_1', 'pow_2']")));
+  CHECK(refused(import_distances({14, 77}, "['codes', 'val_3']")));
+  CHECK_FALSE(is_computed_again(import_distances({14, 77}, "['codes', 'other', 'pow_2']")));
+}
+
+TEST_CASE("a tensor that stands for another value too, or may have been detached, is not computed again") {
+  CHECK_FALSE(is_computed_again(import_distances({14, 77}, "['codes', 'pow_2', 'val_3']", "sum_3")));
+  CHECK_FALSE(is_computed_again(import_distances({14, 77}, "['codes', 'pow_2', 'val_3']", "sum_2",
+                                                 "\"model.py\", line 4, in forward\n    d = p + s.detach()")));
+}
+
+TEST_CASE("a difference from one follows its parameter") {
+  const auto imported = import_mixture({0.25F, 0.5F}, {0.75F, 0.5F});
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Sub") == 1);
+  CHECK(trained(imported) == std::set<std::string>{"m"});
+  CHECK_FALSE(import_mixture({0.5F, 0.5F}, {0.5F, 0.5F}).ok());
+  CHECK_FALSE(import_mixture({0.25F, 0.5F}, {0.75F, 0.25F}).ok());
+}
