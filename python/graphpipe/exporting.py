@@ -364,6 +364,23 @@ def _warn_of_modes(module: Any) -> None:
                       "their running statistics, and Dropout is left out unless compile(dropout='on') asks for it", stacklevel=3)
 
 
+def _place_in_forward(error: Exception) -> str:
+    """Where the module's code was when PyTorch's exporter gave up: "model.py:12 (if mask.any():)"; "" where nothing tells. The text of
+    the error names a line of ours where it reads a call of torch."""
+    import torch
+
+    place, raised = "", error
+    while raised is not None:
+        frames = traceback.extract_tb(raised.__traceback__)
+        ours = [index for index, frame in enumerate(frames) if frame.filename == __file__]
+        for frame in frames[ours[-1] + 1:] if ours else frames:
+            path = Path(frame.filename)
+            if not {Path(torch.__file__).parent, Path(__file__).parent} & set(path.parents) and path.name != "contextlib.py":
+                place = f"{path.name}:{frame.lineno} ({frame.line})"
+        raised = raised.__cause__ or raised.__context__
+    return place
+
+
 def _way_out(error: Exception, module: Any) -> str:
     """Of refusals whose words do not say what to do."""
     import torch
@@ -377,6 +394,10 @@ def _way_out(error: Exception, module: Any) -> str:
     if "_detect_is_causal_mask" in story:
         return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
                 "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
+    if "Could not guard on data-dependent" in story or "Could not extract specialized integer from data-dependent" in story:
+        place = _place_in_forward(error)
+        return (f"forward decides{' at ' + place if place else ''} by values that data have, and a file holds one way alone; compute both, "
+                "and choose by torch.where, or decide by shapes and by numbers of Python. ")
     if "transformers" in story and "Cannot view a tensor" in story:  # T5 and Swin of transformers 5
         return 'it mistakes how the results of fused attention lie in memory; make the model with attn_implementation="eager". '
     if "for the complex-valued input" in story:

@@ -73,6 +73,16 @@ class UnknownCalls(unittest.TestCase):
             bases = [producers[node.input[0]].op_type for node in producers.values() if node.op_type == "Pow"]
             self.assertEqual(bases, ["Where", "Where"])
 
+    def test_a_branch_of_python_that_data_decide_is_refused_with_its_place(self):
+        class Decides(Measures):
+            def forward(self, x):
+                y = self.linear(x)
+                return y * 2 if x.sum() > 3 else y
+
+        place = r"decides at unknown_calls_test.py:\d+ \(return y \* 2 if x.sum\(\) > 3 else y\)"
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, place):
+            graphpipe.export(Decides(None), {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
+
     def test_an_argument_with_the_name_of_a_parameter_is_refused(self):
         class Masks(Measures):
             def forward(self, x, table):
