@@ -369,7 +369,8 @@ def _place_in_forward(error: Exception) -> str:
     the error names a line of ours where it reads a call of torch."""
     import torch
 
-    place, raised = "", error
+    place = ""
+    raised: Optional[BaseException] = error
     while raised is not None:
         frames = traceback.extract_tb(raised.__traceback__)
         ours = [index for index, frame in enumerate(frames) if frame.filename == __file__]

@@ -79,7 +79,8 @@ def _uniform(call: Writer, node: Any) -> Any:
     """The exporter knows numbers between 0 and 1 alone. They are written in place, as the call does: others read them there."""
     import torch
 
-    value, low, high = (*node.args, *(0.0, 1.0)[len(node.args) - 1:])
+    given: tuple[Any, ...] = (*node.args, *(0.0, 1.0)[len(node.args) - 1:])
+    value, low, high = given
     drawn = _drawn(call, value, node.kwargs.get("from", low), node.kwargs.get("to", high))
     return call(torch.ops.aten.copy_.default, value, drawn)
 
@@ -89,7 +90,8 @@ def _random_slopes(call: Writer, node: Any) -> Any:
     import torch
 
     aten = torch.ops.aten
-    value, low, high = (*node.args[:3], *(1 / 8, 1 / 3)[len(node.args[:3]) - 1:])
+    given: tuple[Any, ...] = node.args
+    value, low, high = given[:3]
     return call(aten.where.self, call(aten.ge.Scalar, value, 0.0), value, call(aten.mul.Tensor, value, _drawn(call, value, low, high)))
 
 
