@@ -19,6 +19,7 @@
 #include "driver/launch/build_folder.h"
 #include "driver/launch/check_program.h"
 #include "driver/launch/process.h"
+#include "support/memory_limit.h"
 #include "support/terminal_line.h"
 #include "wire/exit_codes.h"
 #include "wire/problem_line.h"
@@ -31,6 +32,12 @@ namespace {
 // Ranks learn at once that another one has failed, and end by themselves; one that is stopped, or in a long action,
 // does not.
 constexpr double kGraceSeconds = 2;
+// Those that keep checkpoints first finish the one that they have begun (runtime/checkpoint/checkpointer.cpp).
+constexpr double kGraceSecondsToKeepState = 10;
+
+// The loader's, where a library is missing or finds no memory, and that of a process which could not become the
+// program.
+constexpr int kExitNotStarted = 127;
 
 // How the ranks meet.
 struct Meeting {
@@ -84,6 +91,7 @@ int outcome_code(const std::vector<Ending>& endings) {
   }
   if (first == nullptr)
     return std::ranges::any_of(endings, &Ending::was_suspended) ? wire::kExitPeerFailed : wire::kExitOk;
+  if (first->exit_code == kExitNotStarted) return wire::kExitEnvironment;
   return first->signal != 0 ? static_cast<int>(wire::kExitPeerFailed) : first->exit_code;
 }
 
@@ -99,11 +107,19 @@ Diagnostics unheard_failures(const std::vector<Ending>& endings) {
         "see who suspended them, or pass a longer --stall-timeout");
   for (size_t i = 0; i < endings.size(); ++i) {
     const int signal = endings[i].signal;
+    if (endings[i].exit_code == kExitNotStarted)
+      failures.push_back({.code = Code::kEnvironment,
+                          .message = text("device ", i, " did not start: a library cannot be found, or not loaded"),
+                          .hint = "see what is said of it above; " + memory_hint()});
     if (signal == 0 || endings[i].stopped_by_us) continue;
     const bool is_cut = signal == SIGBUS;  // data and weights are mapped files
     add(text("device ", i, " was ended by signal ", signal,
-             is_cut ? ": a file that it was reading was cut short, or its disk failed" : ""),
-        is_cut ? "check the files of the run" : "where it is 9, see whether this host's memory ran out");
+             is_cut              ? ": a file that it was reading was cut short, or its disk failed"
+             : signal == SIGABRT ? ": it gave itself up, as programs do that find no memory before they begin"
+                                 : ""),
+        is_cut              ? "check the files of the run"
+        : signal == SIGABRT ? "see what is said of it above; " + memory_hint()
+                            : "where it is 9, see whether this host's memory ran out");
   }
   return failures;
 }
@@ -151,14 +167,16 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   const double suspended_seconds = programs.size() > 1 ? options.launch.stall_timeout.value_or(wire::kStallTimeout)
                                                        : std::numeric_limits<double>::infinity();
   GP_TRY(const std::vector<Ending> endings,
-         run_processes(commands, kGraceSeconds, on_line, keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd,
-                       suspended_seconds));
+         run_processes(commands, keeps_state ? kGraceSecondsToKeepState : kGraceSeconds, on_line,
+                       keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd, suspended_seconds));
   steps.end();
   if (steps.failed()) std::cout.setstate(std::ios::failbit);  // where the program's end looks for it
   add_unheard_failures(endings, outcome);
-  // Causes before what they led to, however the lines of the ranks met.
-  std::stable_partition(outcome.problems.begin(), outcome.problems.end(),
-                        [](const Diagnostic& problem) { return problem.code != Code::kPeerFailed; });
+  // Causes before what they led to, however the lines of the ranks met, and what is left behind them.
+  const auto place = [](const Diagnostic& problem) {
+    return std::pair(problem.severity == Severity::kNote, problem.code == Code::kPeerFailed);
+  };
+  std::ranges::stable_sort(outcome.problems, {}, place);
   outcome.exit_code = outcome_code(endings);
   return outcome;
 }

@@ -183,6 +183,15 @@ std::string unfinished_checkpoint(const std::string& path, int64_t step, const s
   return path + "/" + std::string(kWriting) + wire::checkpoint_name(step) + "-" + token;
 }
 
+void remove_unfinished(const std::string& path, const std::string& token, const std::set<int64_t>& spared) {
+  std::set<std::string> stay;
+  for (const int64_t step : spared) stay.insert(unfinished_checkpoint(path, step, token));
+  std::error_code gone;
+  for (const std::string& name : names_in(path))
+    if (is_leftover(name) && name.ends_with("-" + token) && !stay.contains(path + "/" + name))
+      fs::remove_all(path + "/" + name, gone);
+}
+
 std::vector<int64_t> checkpoint_steps(const std::string& path) {
   std::vector<int64_t> steps;
   for (const std::string& name : names_in(path))

@@ -4,6 +4,7 @@
 // its record and its folder have reached the disk before the folder takes its final name.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ class CheckpointFolder {
 /// Where the files of a checkpoint lie until it is committed. The token identifies one run: two runs never share a
 /// folder.
 std::string unfinished_checkpoint(const std::string& path, int64_t step, const std::string& token);
+
+/// Removes all that the run of this token has begun in the folder and not committed, but for the checkpoints of these
+/// steps. Several ranks may do so at once.
+void remove_unfinished(const std::string& path, const std::string& token, const std::set<int64_t>& spared = {});
 
 /// The steps of the checkpoints in a folder, ascending; empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& path);

@@ -1,12 +1,15 @@
 #include "runtime/checkpoint/checkpointer.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <optional>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "runtime/checkpoint/shard_file.h"
@@ -67,6 +70,29 @@ bool read_files(const Bytes& message, FilesByStep& told) {
   return true;
 }
 
+bool tells_of(const Bytes& report, int64_t step) {
+  const std::optional<std::vector<Bytes>> parts = parts_of(report, 2);
+  FilesByStep told;
+  return parts && read_files(parts->front(), told) && told.contains(step);
+}
+
+using namespace std::chrono_literals;
+
+// Of a run that fails, for what other ranks are writing: its error is reported after that.
+constexpr auto kTimeToFinish = 8s;
+
+// Of a run that fails its own error is reported, whatever comes of this.
+void attempt(const std::function<void()>& part) noexcept {
+  try {
+    part();
+  } catch (...) {
+  }
+}
+
+void wait_until(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& ready) {
+  while (!ready() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(5ms);
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(CheckpointSetup setup) : setup_(std::move(setup)), losses_(0, setup_.record.losses) {
@@ -102,10 +128,21 @@ void Checkpointer::take() {
   copies_.take(setup_.state());
   being_written_ = step;
   if (is_rank_zero()) losses_at_[step] = losses_.kept();
-  writer_.start([this, step] {
-    written_.files = write_shards(unfinished_checkpoint(setup_.options.folder, step, setup_.token), copies_.shards());
+  writer_.start([this, step] { write(step); });
+}
+
+// In the writer's thread.
+void Checkpointer::write(int64_t step) {
+  Bytes report;  // empty where it fails
+  try {
+    written_.files = write_shards(unfinished(step), copies_.shards());
     written_.copies = setup_.digest(copies_.shards());
-  });
+    report = report_of({{step, written_}});
+  } catch (...) {
+    if (setup_.post) setup_.post({});
+    throw;
+  }
+  if (setup_.post) setup_.post(report);
 }
 
 void Checkpointer::note_written() {
@@ -120,14 +157,17 @@ void Checkpointer::note_written() {
 std::vector<std::byte> Checkpointer::tell() {
   note_written();
   if (outbox_.empty()) return {};
+  return report_of(std::exchange(outbox_, {}));
+}
+
+std::vector<std::byte> Checkpointer::report_of(const std::map<int64_t, Written>& by_step) {
   std::string files;
   Bytes copies, message;
-  for (const auto& [step, written] : outbox_) {
+  for (const auto& [step, written] : by_step) {
     files += text(kWritten, step, "\n");
     for (const wire::ManifestEntry& file : written.files) files += wire::print_manifest_line(file);
     add_part(copies, written.copies);
   }
-  outbox_.clear();
   const auto bytes = std::as_bytes(std::span(files));
   add_part(message, {bytes.begin(), bytes.end()});
   add_part(message, copies);
@@ -156,6 +196,7 @@ void Checkpointer::note_told(std::span<const std::vector<std::byte>> of_ranks) {
 bool Checkpointer::commit_next() {
   if (!committer_.is_idle()) return false;
   committer_.rethrow();
+  committing_.reset();
   const auto next = uncommitted_.begin();
   if (next == uncommitted_.end() || next->second.size() < static_cast<size_t>(setup_.ranks)) return false;
   // It is gone before anything can fail: what has been refused once is never committed.
@@ -170,8 +211,8 @@ bool Checkpointer::commit_next() {
     copies.push_back(written.copies);
   }
   check_copies(copies);
-  committer_.start(
-      [this, record = std::move(record)] { setup_.folder->commit(record, setup_.token, setup_.options.keep); });
+  committing_ = std::move(record);
+  committer_.start([this, record = *committing_] { setup_.folder->commit(record, setup_.token, setup_.options.keep); });
   return true;
 }
 
@@ -190,18 +231,61 @@ void Checkpointer::at_end() {
 }
 
 void Checkpointer::at_failure() noexcept {
+  attempt([&] { setup_.wait([&] { return writer_.is_idle(); }); });  // at once where another rank has failed
+  writer_.finish();
+  if (!is_rank_zero() && setup_.rank_zero_has_left())  // nobody commits what it has begun
+    attempt([&] { remove_unfinished(setup_.options.folder, setup_.token); });
   if (!is_rank_zero()) return;
-  try {
-    if (setup_.ranks == 1) {
-      writer_.finish();
-      const std::vector<Bytes> own(1, tell());
-      note_told(own);
-    }
-    do committer_.finish();
-    while (commit_next());
-  } catch (...) {
-    // The run's own error is reported; the last checkpoint is the one before.
+  attempt([&] { note_written(); });  // of a checkpoint that could not be written it says so, once
+  attempt([&] {
+    const std::vector<Bytes> own(1, tell());
+    note_told(own);
+  });
+  attempt([&] { take_posted(Clock::now() + kTimeToFinish); });
+  attempt([&] { commit_whole(); });
+  attempt([&] { remove_unfinished(setup_.options.folder, setup_.token); });
+  attempt([&] { note_last(); });
+}
+
+void Checkpointer::take_posted(Clock::time_point deadline) {
+  if (taken_ == 0) return;
+  for (auto rank = size_t{1}; rank < static_cast<size_t>(setup_.ranks); ++rank) {
+    std::vector<Bytes> of_ranks(rank + 1);
+    wait_until(deadline, [&] {
+      const CheckpointSetup::Posted posted = setup_.posted_by(rank);
+      if (posted.report) of_ranks[rank] = *posted.report;
+      return posted.left || (posted.report && (posted.report->empty() || tells_of(*posted.report, taken_)));
+    });
+    note_told(of_ranks);
   }
+}
+
+void Checkpointer::commit_whole() {
+  committer_.finish();
+  const auto ranks = static_cast<size_t>(setup_.ranks);
+  std::erase_if(uncommitted_, [&](const auto& of_step) { return of_step.second.size() < ranks; });
+  std::set<int64_t> whole;
+  for (const auto& [step, of_ranks] : uncommitted_) whole.insert(step);
+  if (committing_ && ::access(unfinished(committing_->step).c_str(), F_OK) == 0) {
+    // It failed. Where later ones have filled the disk, there is room for its record without them.
+    attempt([&] { committer_.rethrow(); });
+    whole.insert(committing_->step);
+    remove_unfinished(setup_.options.folder, setup_.token, whole);
+    setup_.folder->commit(*committing_, setup_.token, setup_.options.keep);
+  }
+  while (commit_next()) committer_.finish();
+  committer_.rethrow();
+}
+
+void Checkpointer::note_last() const {
+  const std::vector<int64_t> steps = checkpoint_steps(setup_.options.folder);
+  if (steps.empty()) return;
+  const std::string name = setup_.options.folder + "/" + wire::checkpoint_name(steps.back());
+  setup_.note({.code = Code::kInterrupted,
+               .severity = Severity::kNote,
+               .origin = ModelText(name),
+               .message = text("the last checkpoint, of step ", steps.back(), ", is whole"),
+               .hint = "go on from it with --resume and its folder, once the cause is mended"});
 }
 
 }  // namespace graphpipe::runtime

@@ -9,6 +9,7 @@
 
 #include "runtime/checkpoint/resume.h"
 #include "runtime/error.h"
+#include "runtime/launch/run_main.h"
 #include "support/output_file.h"
 
 namespace graphpipe::runtime {
@@ -25,6 +26,22 @@ std::string random_token() {
     token += "0123456789abcdef"[byte & 15];
   }
   return token;
+}
+
+std::string key_of_report(size_t rank) { return text("written/", rank); }
+
+void post_report(ControlPlane& control, size_t rank, const std::vector<std::byte>& report) {
+  control.set(key_of_report(rank), {reinterpret_cast<const char*>(report.data()), report.size()});
+}
+
+// In this order: a rank that has left has posted all that it ever will.
+CheckpointSetup::Posted posted_by(const ControlPlane& control, size_t rank) {
+  CheckpointSetup::Posted posted{.report = std::nullopt, .left = control.find(key_of_left_rank(rank)).has_value()};
+  if (const std::optional<std::string> report = control.find(key_of_report(rank))) {
+    const auto bytes = std::as_bytes(std::span(*report));
+    posted.report.emplace(bytes.begin(), bytes.end());
+  }
+  return posted;
 }
 
 void sleep_until(const std::function<bool()>& ready) {
@@ -100,6 +117,14 @@ StepObserver* CheckpointSession::observe(Gather* gather, Channels* channels) {
   setup_.wait_for_rank_zero = [gather] {
     if (gather != nullptr) gather->broadcast({});
   };
+  if (ControlPlane* control = rank_.control) {
+    setup_.post = [control, rank = static_cast<size_t>(rank_.rank)](const std::vector<std::byte>& report) {
+      post_report(*control, rank, report);
+    };
+    setup_.rank_zero_has_left = [control] { return control->rank_zero_has_left(); };
+    setup_.posted_by = [control](size_t rank) { return posted_by(*control, rank); };
+  }
+  setup_.note = [has_launcher = rank_.options.launch.parent != 0](const Diagnostic& note) { tell(note, has_launcher); };
   checkpointer_ = std::make_unique<Checkpointer>(std::move(setup_));
   return checkpointer_.get();
 }

@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/collectives/gather.h"
 #include "runtime/device/device.h"
+#include "runtime/launch/control.h"
 #include "wire/run_options.h"
 
 namespace graphpipe::runtime {
@@ -27,6 +28,8 @@ class CheckpointSession {
     std::vector<StageState*> states;
     /// Returns rank 0's value on all ranks.
     std::function<std::string(const std::string& key, const std::string& value)> share;
+    /// Null if there is no other rank.
+    ControlPlane* control = nullptr;
   };
 
   /// Restores the states if the options resume; takes the folder of --checkpoint on rank 0. Throws the RunErrors of

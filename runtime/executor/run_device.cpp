@@ -249,7 +249,8 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .ranks = plan_.device_count,
                                                .device = *device_,
                                                .states = std::move(states),
-                                               .share = share});
+                                               .share = share,
+                                               .control = control_.get()});
 }
 
 // The feeder announces its name with the first batch. All ranks wait for it here, before any of them waits for

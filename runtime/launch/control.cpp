@@ -12,6 +12,7 @@
 
 #include "runtime/error.h"
 #include "runtime/launch/sockets.h"
+#include "support/check.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -34,11 +35,16 @@ class ControlClient final : public ControlPlane {
 
   void set(const std::string& key, const std::string& value) override { send(FrameKind::kSet, {key, value}); }
   std::string get(const std::string& key) override;
+  std::optional<std::string> find(const std::string& key) const override {
+    GP_CHECK(server_);
+    return server_->find(key);
+  }
   void barrier(const std::string& name, int32_t count) override;
   void start_is_over() override { send(FrameKind::kStarted, {}); }
   void publish(const Activity& activity) override;
   std::optional<Activity> activity_of(int32_t rank) const override;
   std::optional<PeerFailure> find_failure() const override;
+  bool rank_zero_has_left() const override;
   double silence_of_rank_zero() const override;
   void leave(const std::string& problem) override;
   const Key& channel_key() const override { return channel_key_; }
@@ -218,6 +224,11 @@ std::optional<PeerFailure> ControlClient::find_failure() const {
   if (frames_.over() && !rank_zero_left_)
     return PeerFailure{.rank = 0, .what = "ended, or lost its connection", .last = std::nullopt};
   return std::nullopt;
+}
+
+bool ControlClient::rank_zero_has_left() const {
+  const std::lock_guard lock(mutex_);
+  return rank_zero_left_ || frames_.over() || (failure_ && failure_->rank == 0);
 }
 
 double ControlClient::silence_of_rank_zero() const {

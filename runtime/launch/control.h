@@ -2,6 +2,7 @@
 // A rank's connection to rank 0: the rendezvous store, and status updates of the run. Rank 0 has one to itself.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ class ControlPlane : public Store {
   virtual std::optional<Activity> activity_of(int32_t rank) const = 0;
   /// The first rank that failed, or ended without notice.
   virtual std::optional<PeerFailure> find_failure() const = 0;
+  /// Whether rank 0 has failed, or its connection is over.
+  virtual bool rank_zero_has_left() const = 0;
+  /// On rank 0 what has been set for the key so far, also where the run has failed.
+  virtual std::optional<std::string> find(const std::string& key) const = 0;
   /// Seconds since rank 0 was last heard from. It relays what the others do: while it is silent, nothing is known about
   /// them.
   virtual double silence_of_rank_zero() const = 0;

@@ -17,6 +17,8 @@ constexpr int kLookWhileLeaving = 10;  // milliseconds
 
 }  // namespace
 
+std::string key_of_left_rank(size_t rank) { return text("left/", rank); }
+
 ControlServer::ControlServer(std::vector<Descriptor> inherited, Descriptor listener, const Key& key, ControlTimes times)
     : members_(inherited.size()), key_(key), times_(times) {
   for (size_t rank = 0; rank < inherited.size(); ++rank)
@@ -123,7 +125,7 @@ void ControlServer::handle(size_t rank, const Frame& frame) {
   const std::vector<std::string>& fields = frame.fields;
   const auto has = [&](size_t count) { return fields.size() == count; };
   if (frame.kind == FrameKind::kStarted) member.started = true;
-  if (frame.kind == FrameKind::kLeave) member.left = true;
+  if (frame.kind == FrameKind::kLeave) note_left(rank);
   if (frame.kind == FrameKind::kActivity && has(1)) member.activity = fields[0], has_news_ = true;
   if (frame.kind == FrameKind::kFailure && has(1)) fail_run(rank, text(kToldFailure, fields[0]));
   if (frame.kind == FrameKind::kSet && has(2)) set(fields[0], fields[1]);
@@ -139,7 +141,10 @@ void ControlServer::handle_arrival(const std::string& name, const std::string& c
 }
 
 void ControlServer::set(const std::string& key, const std::string& value) {
-  values_[key] = value;
+  {
+    const std::lock_guard lock(values_mutex_);
+    values_[key] = value;
+  }
   const auto waiting = waiting_.extract(key);
   if (waiting.empty()) return;
   for (size_t rank : waiting.mapped())
@@ -149,7 +154,18 @@ void ControlServer::set(const std::string& key, const std::string& value) {
 void ControlServer::lose(size_t rank) {
   members_[rank].frames.reset();
   if (!members_[rank].left) fail_run(rank, "ended, or lost its connection");
+  note_left(rank);
+}
+
+void ControlServer::note_left(size_t rank) {
   members_[rank].left = true;
+  set(key_of_left_rank(rank), "");
+}
+
+std::optional<std::string> ControlServer::find(const std::string& key) const {
+  const std::lock_guard lock(values_mutex_);
+  const auto found = values_.find(key);
+  return found == values_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void ControlServer::fail_run(size_t rank, const std::string& what) {

@@ -3,6 +3,7 @@
 // have started, and the relay of what each rank works on.
 
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,10 @@
 #include "runtime/launch/handshake.h"
 
 namespace graphpipe::runtime {
+
+/// The key that the server itself sets once a rank has left the run, whatever way. All that the rank has set is there
+/// by then.
+std::string key_of_left_rank(size_t rank);
 
 /// Prefix of a failure that its rank has reported itself.
 inline constexpr std::string_view kToldFailure = "failed: ";
@@ -38,6 +43,9 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
+  /// What the store has for the key now; for any thread.
+  std::optional<std::string> find(const std::string& key) const;
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -60,6 +68,7 @@ class ControlServer {
   void handle_arrival(const std::string& name, const std::string& count);
   void set(const std::string& key, const std::string& value);
   void lose(size_t rank);
+  void note_left(size_t rank);
   /// Records the first failure and sends it to all, to rank 0 last.
   void fail_run(size_t rank, const std::string& what);
   void tell_failure(size_t rank);
@@ -73,6 +82,7 @@ class ControlServer {
   std::optional<Acceptor> acceptor_;
   Key key_;
   ControlTimes times_;
+  mutable std::mutex values_mutex_;  // for find(): only the server's thread changes them
   std::map<std::string, std::string> values_;
   std::map<std::string, std::vector<size_t>> waiting_;  // ranks, by key
   std::map<std::string, int32_t> arrivals_;             // by barrier

@@ -16,6 +16,7 @@
 #include "runtime/io/feed.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
+#include "support/memory_limit.h"
 #include "wire/check_data.h"
 #include "wire/exit_codes.h"
 #include "wire/problem_line.h"
@@ -52,7 +53,7 @@ bool is_index_error(const std::exception& error) {
 Diagnostic foreign_error(const std::exception& error, const std::string& where) {
   Diagnostic problem{.code = Code::kPeerFailed,
                      .message = where + ": " + Terminal::encode_text(first_line(error.what())).str(),
-                     .hint = "check the memory of this host"};
+                     .hint = memory_hint()};
   // CUDA itself may lack memory too, for a kernel's code for example.
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
       first_line(error.what()).find("CUDA error: out of memory") != std::string::npos)
@@ -136,6 +137,8 @@ int code_of_end(bool complete, const Diagnostics& found, bool has_launcher) {
   const int code = found.empty() ? wire::kExitOk : report(found, has_launcher);
   return complete ? code : wire::kExitPartial;
 }
+
+void tell(const Diagnostic& diagnostic, bool has_launcher) { report({diagnostic}, has_launcher); }
 
 void end_process(int code) {
   std::fflush(nullptr);

@@ -20,6 +20,9 @@ int run_main(const PlanTable& plan, int argc, char** argv, const std::function<v
 /// handed to the launcher.
 int code_of_end(bool complete, const Diagnostics& found, bool has_launcher);
 
+/// Prints what a run has to say beside its results and its error, or hands it to the launcher.
+void tell(const Diagnostic& diagnostic, bool has_launcher);
+
 /// Ends the process after everything is flushed, without destructors of static objects: LibTorch takes its tables of
 /// operators apart there, a third of the processor time of a short run.
 [[noreturn]] void end_process(int code);

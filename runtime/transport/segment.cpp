@@ -14,6 +14,7 @@
 
 #include "runtime/error.h"
 #include "support/descriptor.h"
+#include "support/memory_limit.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -33,12 +34,14 @@ uint64_t ring_capacity(int64_t largest_bytes) {
 }
 
 [[noreturn]] void cannot(const std::string& what) {
-  const bool no_descriptors = errno == EMFILE || errno == ENFILE;
-  const char* const hint = errno == EFBIG   ? "raise the limit of file sizes (ulimit -f), or run with --transport tcp"
+  const int why = errno;
+  const bool no_descriptors = why == EMFILE || why == ENFILE;
+  const std::string hint = why == EFBIG     ? "raise the limit of file sizes (ulimit -f), or run with --transport tcp"
+                           : why == ENOMEM  ? memory_hint()
                            : no_descriptors ? "raise the limit of open files (ulimit -n)"
                                             : "run with --transport tcp, or let the ranks share one process-id "
                                               "namespace and user";
-  fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(errno)), hint);
+  fail(Code::kEnvironment, text("shared memory: cannot ", what, ": ", std::strerror(why)), hint);
 }
 
 [[noreturn]] void refuse_segment(const std::string& path, const char* why) {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +90,31 @@ TEST_CASE("verify ends with the exit code of the programs of its folder") {
                driver::sha256_of_file(folder / "out/build/device0").value() + "  program\n");
   write_program(folder, "out/build/serial", wire::kExitEnvironment);
   check_end(ask({"verify", folder / "out", "--json"}), wire::kExitEnvironment);
+}
+
+TEST_CASE("programs that find no memory before they begin are told of with the limit of address space") {
+  const TemporaryFolder folder;
+  REQUIRE(ask({"generate", plan_in(folder), "-o", folder / "out", "-q"}).code == 0);
+  const auto run_program = [&](const std::string& lines) {
+    folder.write("out/build/device0", "#!/bin/sh\n" + lines + "\n");
+    std::filesystem::permissions(folder / "out/build/device0", std::filesystem::perms::owner_all);
+    folder.write("out/build/device0.sha256",
+                 driver::sha256_of_file(folder / "out/build/device0").value() + "  program\n");
+    return ask({"run", folder / "out"});
+  };
+  const Answer not_loaded = run_program("exit 127");  // as the loader ends
+  CHECK(not_loaded.code == wire::kExitEnvironment);
+  CHECK(holds(not_loaded.err, "error[environment] device 0 did not start"));
+  CHECK(holds(not_loaded.err, "check the memory of this host"));
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit low{rlim_t{1} << 40, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &low) == 0);
+  const Answer gave_up = run_program("kill -ABRT $$");
+  REQUIRE(setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(gave_up.code == wire::kExitPeerFailed);
+  CHECK(holds(gave_up.err, "device 0 was ended by signal 6"));
+  CHECK(holds(gave_up.err, "raise the limit of address space (ulimit -v), which is 1073741824 KiB"));
 }
 
 TEST_CASE("a paced run ends with the exit code of its programs") {

@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +48,13 @@ struct RunFolder {
   }
   std::string path;
 };
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
 
 struct AllEnds {
   std::vector<RunEnd> ends;
@@ -164,6 +172,24 @@ TEST_CASE("a run whose loss is not finite keeps the checkpoint of the step befor
   CHECK((read_file(plain) == read_file(resumed)));
 }
 
+TEST_CASE(
+    "all ranks of a run whose loss is not finite still finish the checkpoint of the step before, which is named") {
+  for (const PlanShape& shape : {PlanShape{}, PlanShape{.micro_batch = {4, 2}, .replicas = {2, 1}}}) {
+    const TwoStagePlan plan(shape);
+    const RunFolder folder;
+    folder.set("x.npy", 11, 2, kNan);  // in the second step
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const std::string kept = folder.path + "/kept" + std::to_string(attempt);
+      const AllEnds all = run_pipeline(
+          plan, folder.path, {"--data", folder.path, "--steps", "2", "--checkpoint", kept, "--checkpoint-every", "1"});
+      CAPTURE(all.errors);
+      CHECK(mentions(all.errors, "the loss of step 2 is not a number"));
+      CHECK(mentions(all.errors, "note[interrupted] '" + kept + "/step-1': the last checkpoint, of step 1, is whole"));
+      CHECK(names_in(kept) == std::vector<std::string>{"graphpipe-checkpoints.txt", "step-1"});
+    }
+  }
+}
+
 TEST_CASE("weights that a step has spoilt are named when the loss shows it") {
   const TwoStagePlan plan({.one_device = true});
   const RunFolder folder;
@@ -201,7 +227,11 @@ TEST_CASE("weights that the last step has spoilt are written and named; of a che
   CAPTURE(checkpoint.errors);
   CHECK(checkpoint.exit_code == 1);
   CHECK(mentions(checkpoint.errors, "a checkpoint is not written, its weights are not finite: 'w"));
-  CHECK_FALSE(std::filesystem::exists(kept + "/step-1"));
+  CHECK(names_in(kept) == std::vector<std::string>{"graphpipe-checkpoints.txt"});
+  const AllEnds ranks = run_pipeline(two, folder.path, with("--checkpoint", kept + "-of-two"));
+  CAPTURE(ranks.errors);
+  CHECK(mentions(ranks.errors, "a checkpoint is not written, its weights are not finite: 'w"));
+  CHECK(names_in(kept + "-of-two") == std::vector<std::string>{"graphpipe-checkpoints.txt"});
 }
 
 TEST_CASE("the loss of an evaluation that is not finite ends a run with 1, behind its results") {
