@@ -1,6 +1,7 @@
 #include "driver/launch/program_folder.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <system_error>
@@ -21,6 +22,13 @@ Result<ProgramFolder> ProgramFolder::make(const std::string& kept, const std::st
   return Diagnostic{.code = Code::kEnvironment,
                     .message = "no temporary folder can be made",
                     .hint = "set TMPDIR to a folder that may be written"};
+}
+
+Result<ProgramFolder> ProgramFolder::make_within(const std::string& folder, const std::string& name) {
+  const std::string kept = folder + "/" + name;
+  std::error_code error;
+  const std::string& parent = std::filesystem::exists(kept, error) ? kept : folder;
+  return make(::eaccess(parent.c_str(), W_OK) == 0 ? kept : "", "graphpipe-" + name);
 }
 
 ProgramFolder::ProgramFolder(ProgramFolder&& other) noexcept

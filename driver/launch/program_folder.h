@@ -14,6 +14,8 @@ class ProgramFolder {
   /// `kept`: the user's, which is locked (folder_lock.h), or empty. `name`: begins the name of ours, below the system's
   /// folder for temporary files. Errors: kEnvironment where it cannot be written or another process holds it.
   static Result<ProgramFolder> make(const std::string& kept, const std::string& name);
+  /// `folder`/`name`, which stays, or one of ours where the user may not write there.
+  static Result<ProgramFolder> make_within(const std::string& folder, const std::string& name);
   ProgramFolder(ProgramFolder&& other) noexcept;
   ProgramFolder& operator=(ProgramFolder&&) = delete;
   ~ProgramFolder();

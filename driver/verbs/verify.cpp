@@ -20,6 +20,7 @@
 #include "driver/launch/folder_lock.h"
 #include "driver/launch/launch.h"
 #include "driver/launch/process.h"
+#include "driver/launch/program_folder.h"
 #include "driver/launch/unpack_data.h"
 #include "driver/pipeline/pipeline.h"
 #include "driver/report/compare_tensors.h"
@@ -103,8 +104,8 @@ bool saves_outputs(const Pipeline& pipeline) {
                              [&](const ir::Output& output) { return ir::joins_samples(graph, output); });
 }
 
-TrainingResult files_named(const std::string& folder, const std::string& name, const Pipeline& pipeline) {
-  const std::string stem = folder + "/verify/" + name;
+TrainingResult files_named(const std::string& place, const std::string& name, const Pipeline& pipeline) {
+  const std::string stem = place + "/" + name;
   return {.losses = {},
           .scales_loss = false,
           .skipped_steps = {},
@@ -178,8 +179,9 @@ Result<Pipeline> reference_pipeline(const Pipeline& pipeline) {
   return reference;
 }
 
-Result<TrainingResult> run_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial) {
-  const std::string folder = options.input + "/verify/reference";
+Result<TrainingResult> run_reference(const Options& options, const std::string& place, const Pipeline& pipeline,
+                                     const TrainingResult& serial) {
+  const std::string folder = place + "/reference";
   GP_TRY(const Pipeline reference, reference_pipeline(pipeline));
   GP_TRY(const FolderLock lock, FolderLock::take(folder));
   // As the folder itself was generated.
@@ -189,7 +191,7 @@ Result<TrainingResult> run_reference(const Options& options, const Pipeline& pip
       reference, folder,
       {.bundle = std::filesystem::exists(options.input + "/runtime"), .link_weights = !error && names > 1}));
   GP_TRY_VOID(build_folder(folder, options));
-  TrainingResult files = files_named(options.input, "reference", pipeline);
+  TrainingResult files = files_named(place, "reference", pipeline);
   wire::RunOptions run = run_options(options, reference.plan, files);
   if (!serial.steps.empty()) {
     run.output.follow_steps = std::filesystem::absolute(serial.steps);
@@ -288,7 +290,7 @@ Status compare_steps(const TrainingResult& serial, const TrainingResult& referen
 // Removes the recorded steps before and after the comparison: every one of them holds a copy of the weights.
 class StepFolders {
  public:
-  explicit StepFolders(std::string folder) : folder_(std::move(folder)) { remove(); }
+  explicit StepFolders(std::string place) : place_(std::move(place)) { remove(); }
   StepFolders(const StepFolders&) = delete;
   StepFolders& operator=(const StepFolders&) = delete;
   ~StepFolders() { remove(); }
@@ -296,20 +298,19 @@ class StepFolders {
  private:
   void remove() const {
     std::error_code ignored;
-    if (folder_.empty()) return;
-    for (const char* run : {"serial", "reference"})
-      std::filesystem::remove_all(folder_ + "/verify/" + run + ".steps", ignored);
+    if (place_.empty()) return;
+    for (const char* run : {"serial", "reference"}) std::filesystem::remove_all(place_ + "/" + run + ".steps", ignored);
   }
-  std::string folder_;
+  std::string place_;
 };
 
 bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
 }
 
-Status compare_with_reference(const Options& options, const Pipeline& pipeline, const TrainingResult& serial,
-                              const wire::RunOptions& run, Verdict& verdict) {
-  GP_TRY(const TrainingResult reference, run_reference(options, pipeline, serial));
+Status compare_with_reference(const Options& options, const std::string& place, const Pipeline& pipeline,
+                              const TrainingResult& serial, const wire::RunOptions& run, Verdict& verdict) {
+  GP_TRY(const TrainingResult reference, run_reference(options, place, pipeline, serial));
   verdict.tolerance = tolerances_of(pipeline.model.graph, options.tolerance, run.optimizer.clip_norm > 0);
   compare_losses(serial.losses, reference.losses, verdict);
   verdict.same_skips = serial.skipped_steps == reference.skipped_steps;
@@ -336,9 +337,9 @@ Result<Verdict> verify(Options options) {
   if (has_error(found)) return found;
   report_run_notes(options, found);
   GP_TRY(options.run, in_steps(options.input, options.run, options.run.data));
-  GP_TRY(const FolderLock alone, FolderLock::take(options.input + "/verify"));
-  TrainingResult pipelined = files_named(options.input, "pipeline", pipeline),
-                 serial = files_named(options.input, "serial", pipeline);
+  GP_TRY(const ProgramFolder folder, ProgramFolder::make_within(options.input, "verify"));
+  const std::string& place = folder.path();
+  TrainingResult pipelined = files_named(place, "pipeline", pipeline), serial = files_named(place, "serial", pipeline);
   const wire::RunOptions run = run_options(options, pipeline.plan, pipelined);
   GP_TRY(pipelined,
          finish(launch_devices(options.input, static_cast<int>(pipeline.built.schedule.programs.size()), run, false),
@@ -346,7 +347,7 @@ Result<Verdict> verify(Options options) {
   Verdict verdict;
   verdict.compared = !ir::is_asynchronous(pipeline.built.schedule);
   wire::RunOptions serial_run = run_options(options, pipeline.plan, serial);
-  const StepFolders steps(verdict.compared ? options.input : "");
+  const StepFolders steps(verdict.compared ? place : "");
   if (verdict.compared && !serial.steps.empty()) {
     std::filesystem::create_directories(serial.steps);
     serial_run.output.record_steps = std::filesystem::absolute(serial.steps);
@@ -363,7 +364,7 @@ Result<Verdict> verify(Options options) {
   verdict.bitwise = same_weights && same_gradients && same_outputs && same_bits(pipelined.losses, serial.losses);
   if (!verdict.compared) return verdict;
 
-  GP_TRY_VOID(compare_with_reference(options, pipeline, serial, run, verdict));
+  GP_TRY_VOID(compare_with_reference(options, place, pipeline, serial, run, verdict));
   return verdict;
 }
 
