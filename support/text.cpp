@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace graphpipe {
 namespace {
@@ -18,6 +19,25 @@ void append_hex_escape(std::string& out, const char* prefix, char c) {
   out += prefix;
   out += kHex[byte >> 4];
   out += kHex[byte & 15];
+}
+
+/// Of a valid sequence of two bytes or more.
+uint32_t code_point(std::string_view sequence) {
+  uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xff >> (sequence.size() + 1));
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3f);
+  return code;
+}
+
+/// Characters beyond ASCII that a reader does not see, or that change how what stands around them is shown: controls,
+/// marks and overrides of direction, joiners, separators of lines, tags, and code points that are no characters.
+bool is_hidden(uint32_t code) {
+  constexpr std::pair<uint32_t, uint32_t> kHidden[] = {
+      {0x80, 0x9f},     {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},    {0x115f, 0x1160},
+      {0x17b4, 0x17b5}, {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},  {0x2060, 0x206f},
+      {0x3164, 0x3164}, {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},  {0xfff0, 0xfffb},
+      {0xfdd0, 0xfdef}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+  return (code & 0xfffe) == 0xfffe ||
+         std::ranges::any_of(kHidden, [=](const auto& range) { return range.first <= code && code <= range.second; });
 }
 
 }  // namespace
@@ -60,11 +80,19 @@ size_t utf8_length(std::string_view rest) {
   return length;
 }
 
+size_t shown_length(std::string_view rest) {
+  const size_t length = utf8_length(rest);
+  if (length <= 1) return length == 1 && is_printable(rest[0]) ? 1 : 0;
+  return is_hidden(code_point(rest.substr(0, length))) ? 0 : length;
+}
+
 EncodedText<Terminal> Terminal::encode_text(std::string_view raw) {
   std::string out;
-  for (char c : raw) {
-    if (is_printable(c) && c != '\\') out += c;
-    else append_hex_escape(out, "\\x", c);
+  for (size_t i = 0; i < raw.size();) {
+    const size_t length = raw[i] == '\\' ? 0 : shown_length(raw.substr(i));
+    if (length == 0) append_hex_escape(out, "\\x", raw[i]);
+    out += raw.substr(i, length);
+    i += std::max<size_t>(length, 1);
   }
   return EncodedText<Terminal>(std::move(out));
 }
@@ -129,8 +157,9 @@ EncodedText<CppLiteral> CppLiteral::encode(const ModelText& name) {
 
 EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
   std::string out;
-  for (char c : name.raw()) {
-    switch (c) {
+  for (size_t i = 0; i < name.raw().size();) {
+    const size_t length = shown_length(std::string_view(name.raw()).substr(i));
+    switch (const char c = name.raw()[i]) {
       case '<':
         out += "&lt;";
         break;
@@ -147,9 +176,10 @@ EncodedText<HtmlText> HtmlText::encode(const ModelText& name) {
         out += "&#39;";
         break;
       default:
-        if (is_printable(c)) out += c;
-        else append_hex_escape(out, "\\x", c);
+        if (length == 0) append_hex_escape(out, "\\x", c);
+        out += name.raw().substr(i, length);
     }
+    i += std::max<size_t>(length, 1);
   }
   return EncodedText<HtmlText>(std::move(out));
 }
@@ -173,7 +203,11 @@ std::string_view trimmed(std::string_view raw) {
 
 std::string quoted(const ModelText& name) {
   std::string shown = Terminal::encode(name).str();
-  if (shown.size() > 200) shown = text(shown.substr(0, 197), "...");
+  constexpr size_t kMaxBytes = 200;
+  if (shown.size() <= kMaxBytes) return text("'", shown, "'");
+  size_t end = kMaxBytes - 3;
+  while ((static_cast<unsigned char>(shown[end]) & 0xc0) == 0x80) --end;  // before the character, not within it
+  shown = text(shown.substr(0, end), "...");
   return text("'", shown, "'");
 }
 

@@ -62,7 +62,7 @@ class EncodedText {
   friend Tag;
 };
 
-/// Printable ASCII only; other bytes become \xNN. For terminals, logs and diagnostics.
+/// What shown_length() lets pass, but for backslashes; other bytes become \xNN. For terminals, logs and diagnostics.
 struct Terminal {
   static EncodedText<Terminal> encode(const ModelText& name);
   static EncodedText<Terminal> encode_text(std::string_view raw);
@@ -80,7 +80,7 @@ struct JsonString {
 struct CppLiteral {
   static EncodedText<CppLiteral> encode(const ModelText& name);
 };
-/// Text between HTML/SVG tags or inside a quoted attribute.
+/// Text between HTML/SVG tags or inside a quoted attribute; the same bytes as in Terminal become \xNN.
 struct HtmlText {
   static EncodedText<HtmlText> encode(const ModelText& name);
 };
@@ -88,10 +88,14 @@ struct HtmlText {
 /// Length of the valid UTF-8 sequence at the start of `rest`, or 0. Needs: `rest` is not empty.
 size_t utf8_length(std::string_view rest);
 
+/// Length of the character at the start of `rest` if a reader sees it as what it is; 0 of controls, bytes that are no
+/// UTF-8, and characters that are invisible or turn the direction of others. Needs: `rest` is not empty.
+size_t shown_length(std::string_view rest);
+
 /// Without the blanks at its ends: spaces, tabs and carriage returns.
 std::string_view trimmed(std::string_view raw);
 
-/// The name as diagnostics show it: quoted, terminal-safe, cut at 200 characters.
+/// The name as diagnostics show it: quoted, terminal-safe, cut at 200 bytes.
 std::string quoted(const ModelText& name);
 
 }  // namespace graphpipe

@@ -52,6 +52,7 @@ TEST_CASE("encoders by example") {
   CHECK(JsonString::encode_text("a\"\\\n\xc3\xa9\xff<").str() == "\"a\\\"\\\\\\u000a\xc3\xa9\\ufffd\\u003c\"");
   CHECK(HtmlText::encode(ModelText("<b a='1'>&")).str() == "&lt;b a=&#39;1&#39;&gt;&amp;");
   CHECK(quoted(ModelText("n\t")) == "'n\\x09'");
+  CHECK(HtmlText::encode(ModelText("\xc3\xa9\xe2\x80\xae")).str() == "\xc3\xa9\\xe2\\x80\\xae");
   CHECK(quoted(ModelText(std::string(1000, 'x'))).size() == 202);
   CHECK(text("a", 1, std::string("b")) == "a1b");
   CHECK(text(-1, ' ', uint64_t{1} << 63, true, std::string_view("c"), Bytes(7)) == "-1 92233720368547758081c7");
@@ -99,6 +100,39 @@ TEST_CASE("only well-formed UTF-8 counts") {
     CAPTURE(Terminal::encode_text(bad).str());
     CHECK(utf8_length(bad) == 0);
   }
+}
+
+TEST_CASE("text of any language is shown as it is, and what a reader does not see is escaped") {
+  // German, Russian, Chinese, Arabic, a combining accent, a smiley.
+  for (const char* shown : {"Gr\xc3\xbc\xc3\x9f"
+                            "e",
+                            "\xd0\xbc\xd0\xbe\xd0\xb4\xd0\xb5\xd0\xbb\xd1\x8c", "\xe6\xa8\xa1\xe5\x9e\x8b",
+                            "\xd9\x86\xd9\x85\xd9\x88\xd8\xb0\xd8\xac", "e\xcc\x81", "\xf0\x9f\x98\x80"}) {
+    CAPTURE(shown);
+    CHECK(Terminal::encode_text(shown).str() == shown);
+    CHECK(quoted(ModelText(shown)) == text("'", shown, "'"));
+  }
+  // A control, a soft hyphen, marks of direction, a joiner, a line's end, overrides, isolates, a byte order mark, a
+  // tag, selectors, no characters.
+  for (const char* hidden : {"\xc2\x9b", "\xc2\xad", "\xd8\x9c", "\xe2\x80\x8b", "\xe2\x80\x8d", "\xe2\x80\x8f",
+                             "\xe2\x80\xa8", "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9", "\xef\xbb\xbf",
+                             "\xf3\xa0\x81\x81", "\xef\xb8\x8f", "\xef\xbf\xbe", "\xf4\x8f\xbf\xbf"}) {
+    const std::string encoded = Terminal::encode_text(hidden).str();
+    CAPTURE(encoded);
+    CHECK(is_ascii(encoded));
+    CHECK(encoded.size() == 4 * std::string_view(hidden).size());
+  }
+  CHECK(Terminal::encode_text("\xc3\xa4\xc3").str() == "\xc3\xa4\\xc3");
+}
+
+TEST_CASE("a long name is cut between characters") {
+  std::string name;
+  while (name.size() < 1000) name += "\xe2\x82\xac";
+  const std::string shown = quoted(ModelText(name));
+  CHECK(shown.size() <= 202);
+  CHECK(shown.ends_with("\xe2\x82\xac...'"));
+  for (size_t i = 0; i < shown.size(); i += utf8_length(std::string_view(shown).substr(i)))
+    REQUIRE(utf8_length(std::string_view(shown).substr(i)) > 0);
 }
 
 }  // namespace
