@@ -63,10 +63,10 @@ std::string kernel_word(const auto& names, const auto& kernel) {
   return kernel ? text(" ", names[static_cast<size_t>(*kernel)]) : "";
 }
 
-bool ascends(const auto& all) {
-  const auto after = [](const auto& a, const auto& b) { return a.work >= b.work; };
-  return std::ranges::adjacent_find(all, after) == all.end();
-}
+bool has_fitting_kernel(const TimedConvolution& each) { return !each.kernel || fits_kernel(each.work, *each.kernel); }
+
+/// Whether the last one comes behind the one before.
+bool ascends(const auto& all) { return all.size() < 2 || all[all.size() - 2].work < all.back().work; }
 
 }  // namespace
 
@@ -82,16 +82,31 @@ std::string print_product_table(const ProductTable& table) {
   return out;
 }
 
-std::optional<ProductTable> parse_product_table(std::string_view text) {
-  const std::vector<std::string_view> lines = split(text, "\n");
+std::optional<ProductTable> parse_product_table(std::string_view words, std::string& problem) {
+  const std::vector<std::string_view> lines = split(words, "\n");
+  const auto refuse = [&](size_t line, std::string_view why) -> std::optional<ProductTable> {
+    const std::string_view found = line < lines.size() ? lines[line] : std::string_view();
+    problem = text("line ", line + 1, " ", why, ": ", quoted(ModelText(std::string(found))));
+    return std::nullopt;
+  };
   ProductTable table;
-  if (lines.size() < 3 || lines[0] != kProductsHeader || !lines.back().empty()) return std::nullopt;
-  const std::vector<std::string_view> threads = split(lines[1], " ");
-  if (threads.size() != 2 || threads[0] != "threads" || !read_size(threads[1], table.threads)) return std::nullopt;
-  for (size_t i = 2; i + 1 < lines.size(); ++i)
-    if (!parse_line(split(lines[i], " "), table)) return std::nullopt;
-  if (!ascends(table.products) || !ascends(table.convolutions)) return std::nullopt;
+  if (lines[0] != kProductsHeader) return refuse(0, text("is not ", quoted(ModelText(std::string(kProductsHeader)))));
+  const std::vector<std::string_view> threads = split(lines.size() > 1 ? lines[1] : "", " ");
+  if (threads.size() != 2 || threads[0] != "threads" || !read_size(threads[1], table.threads))
+    return refuse(1, "does not say for how many threads");
+  if (lines.size() < 3 || !lines.back().empty()) return refuse(lines.size() - 1, "is cut short");
+  for (size_t i = 2; i + 1 < lines.size(); ++i) {
+    if (!parse_line(split(lines[i], " "), table)) return refuse(i, "is no product or convolution with a kernel");
+    if (!table.convolutions.empty() && !has_fitting_kernel(table.convolutions.back()))
+      return refuse(i, "has a kernel that does not fit its convolution");
+    if (!ascends(table.products) || !ascends(table.convolutions)) return refuse(i, "is not in its order");
+  }
   return table;
+}
+
+std::optional<ProductTable> parse_product_table(std::string_view words) {
+  std::string problem;
+  return parse_product_table(words, problem);
 }
 
 }  // namespace graphpipe::wire

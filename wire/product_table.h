@@ -65,7 +65,9 @@ struct ProductTable {
 };
 
 std::string print_product_table(const ProductTable& table);
-/// Absent where the text is not of this form.
+/// Absent where the text is not of this form, or names a kernel that may not compute its convolution: `problem` then
+/// says in which line.
+std::optional<ProductTable> parse_product_table(std::string_view text, std::string& problem);
 std::optional<ProductTable> parse_product_table(std::string_view text);
 
 /// Below, the choice is not worth a measurement: what surrounds a kernel costs as much.

@@ -81,7 +81,8 @@ double error(const at::Tensor& found, const at::Tensor& expected) {
 /// Of the layer's passes by one kernel, where it may compute them.
 void take_kernel(const Layer& layer, ConvolutionKernel kernel) {
   wire::ProductTable table;
-  for (const ConvolutionPass pass : kPasses) table.convolutions.push_back({pass_of(layer, pass), kernel});
+  for (const ConvolutionPass pass : kPasses)
+    if (wire::fits_kernel(pass_of(layer, pass), kernel)) table.convolutions.push_back({pass_of(layer, pass), kernel});
   runtime::take_measured_kernels(wire::print_product_table(table));
 }
 

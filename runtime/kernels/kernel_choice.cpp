@@ -72,10 +72,11 @@ ConvolutionKernel choose_convolution_kernel(const wire::Convolution& of) {
 void take_measured_kernels(std::string_view text) {
   measured() = {};
   if (text.empty()) return;
-  std::optional<wire::ProductTable> table = wire::parse_product_table(text);
+  std::string problem;
+  std::optional<wire::ProductTable> table = wire::parse_product_table(text, problem);
   if (!table)
-    fail(Code::kMalformedFile, "kernels.txt of the folder is no table of products, convolutions and their kernels",
-         "delete it and run `graphpipe build` again");
+    fail(Code::kMalformedFile, graphpipe::text("kernels.txt of the folder: ", problem),
+         "correct the line, or delete the file and run `graphpipe build` again");
   const auto is_winograd = [](const wire::TimedConvolution& each) {
     return each.kernel && each.kernel != ConvolutionKernel::kDirect;
   };

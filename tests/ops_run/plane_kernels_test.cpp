@@ -88,16 +88,17 @@ double relative_difference(const at::Tensor& found, const at::Tensor& expected) 
 
 namespace {
 
-/// All passes of a case by one kernel, if they fit Winograd's method, until it is destroyed.
+/// The passes of a case that fit the kernel by it, until it is destroyed.
 class Forced {
  public:
   Forced(const PlaneCase& c, wire::ConvolutionKernel kernel) {
     wire::ProductTable table{.threads = at::get_num_threads()};
     using enum wire::ConvolutionPass;
     if (c.kernel != Pair{3, 3} || c.strides != Pair{1, 1}) return;
-    for (const wire::ConvolutionPass pass : {kForward, kInputGradient, kWeightGradient})
-      table.convolutions.push_back(
-          {{pass, c.samples, c.channels, c.results, c.size[0], c.size[1], c.pads[0], c.pads[1]}, kernel});
+    for (const wire::ConvolutionPass pass : {kForward, kInputGradient, kWeightGradient}) {
+      const wire::Convolution of{pass, c.samples, c.channels, c.results, c.size[0], c.size[1], c.pads[0], c.pads[1]};
+      if (wire::fits_kernel(of, kernel)) table.convolutions.push_back({of, kernel});
+    }
     take_measured_kernels(wire::print_product_table(table));
   }
   Forced(const Forced&) = delete;

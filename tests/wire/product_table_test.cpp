@@ -17,7 +17,8 @@ TEST_CASE("a table of products reads back as it was printed, measured or not") {
   const std::string text =
       "graphpipe-products 3\nthreads 2\nproduct 64 128 256 n t\nproduct 64 128 256 t n blas\n"
       "product 512 768 3072 n t onednn\nproduct 512 768 3072 t t packed\nconvolution forward 8 64 32 16 15 1 0\n"
-      "convolution input-gradient 8 64 32 16 15 1 0 winograd-4x4\nconvolution weight-gradient 8 64 32 16 15 1 0 direct\n";
+      "convolution input-gradient 8 64 32 16 15 1 0 winograd-4x4\nconvolution weight-gradient 8 64 32 16 15 1 0 "
+      "direct\n";
   CHECK(print_product_table(table) == text);
   CHECK(parse_product_table(text) == table);
   CHECK(parse_product_table(print_product_table({})) == ProductTable{});
@@ -49,6 +50,16 @@ TEST_CASE("another text is no table of products") {
                                   start + "convolution forward 8 64 32 16 15 1\n",
                                   start + line.substr(0, line.size() - 1)}) {
     CAPTURE(text);
-    CHECK_FALSE(parse_product_table(text));
+    std::string problem;
+    CHECK_FALSE(parse_product_table(text, problem));
+    CHECK(problem.starts_with("line "));
   }
+}
+
+TEST_CASE("a line whose kernel does not fit its convolution is named") {
+  const std::string start = "graphpipe-products 3\nthreads 1\n", deep = "convolution forward 8 512 512 7 7 1 1 ";
+  CHECK(parse_product_table(start + deep + "winograd-2x2\n"));
+  std::string problem;
+  CHECK_FALSE(parse_product_table(start + deep + "winograd-4x4\n", problem));
+  CHECK(problem == "line 3 has a kernel that does not fit its convolution: '" + deep + "winograd-4x4'");
 }
