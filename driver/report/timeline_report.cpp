@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "driver/report/report.h"
+#include "driver/report/traffic.h"
 #include "scheduler/analysis/idle_time.h"
 #include "scheduler/render/device_groups.h"
 #include "scheduler/render/gantt.h"
@@ -64,6 +65,11 @@ std::string idle_table(const ir::StageGraph& graph, const ir::Schedule& schedule
 std::string timeline_text(const ir::StageGraph& graph, const ir::Schedule& schedule,
                           const scheduler::Timeline& timeline, const TimeScale& scale) {
   std::string out = idle_table(graph, schedule, timeline, scale);
+  const Traffic traffic = traffic_of(graph, schedule);
+  if (total_of(traffic.messages) > Bytes(0))
+    out += text("messages of a step: ", device_bytes_text(traffic.messages), "\n");
+  if (total_of(traffic.sums) > Bytes(0))
+    out += text("weight gradients summed with other devices in a step: ", device_bytes_text(traffic.sums), "\n");
   const std::vector<scheduler::ActionPlace> path = scheduler::critical_path(timeline);
   out += "critical path:";
   for (size_t i = 0; i < path.size(); ++i) {
@@ -96,6 +102,13 @@ void add_timeline(JsonObject& object, const ir::StageGraph& graph, const ir::Sch
     step.add("start", units(span.start, scale)).add("end", units(span.end, scale));
   }
   object.add("idle", devices).add("critical_path", steps);
+  const Traffic traffic = traffic_of(graph, schedule);
+  const auto counts = [](const std::vector<DeviceBytes>& of_devices) {
+    std::vector<int64_t> all;
+    for (const DeviceBytes& each : of_devices) all.push_back(each.bytes.count);
+    return all;
+  };
+  object.add("message_bytes", counts(traffic.messages)).add("summed_bytes", counts(traffic.sums));
 }
 
 void add_memory(JsonObject& object, const ir::Schedule& schedule, const scheduler::Timeline& timeline,

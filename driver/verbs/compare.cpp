@@ -18,6 +18,7 @@
 #include "driver/pipeline/scope_notes.h"
 #include "driver/pipeline/search_plan.h"
 #include "driver/report/report.h"
+#include "driver/report/traffic.h"
 #include "partitioner/planner.h"
 #include "scheduler/policies/policies.h"
 #include "wire/exit_codes.h"
@@ -33,6 +34,8 @@ struct Contender {
   double step = 0;                               // simulated seconds
   std::optional<scheduler::SteadyState> steady;  // of asynchronous policies
   int64_t peak_bytes = 0;                        // of the fullest device
+  double idle = 0;                               // part of the devices' time; this and the next not of profiles
+  int64_t message_bytes = 0;                     // of all devices
   size_t stages = 0;
   ir::Execution execution = {};
   bool is_made_a_chain = false;
@@ -115,6 +118,8 @@ Status contend(const Options& options, Pipeline& pipeline, Contender& contender)
   contender.steady = pipeline.steady;
   for (const scheduler::DeviceMemory& memory : pipeline.built.memory)
     contender.peak_bytes = std::max(contender.peak_bytes, memory.peak.count);
+  contender.idle = scheduler::metrics_of(pipeline.built.schedule, pipeline.built.timeline).bubble_of_makespan;
+  contender.message_bytes = total_of(traffic_of(pipeline.stages, pipeline.built.schedule).messages).count;
   contender.stages = pipeline.stages.stages.size();
   contender.execution = pipeline.stages.execution;
   contender.is_made_a_chain = is_made_a_chain(pipeline.stages);
@@ -211,7 +216,10 @@ JsonObject contender_json(const Contender& contender, bool best) {
   object.add("gap", own.gap()).add("simulated_step", contender.step);
   if (contender.steady)
     object.add("steady_step", contender.steady->step_seconds).add("steady_update", contender.steady->update_seconds);
-  if (contender.peak_bytes > 0) object.add("peak_bytes", contender.peak_bytes);
+  if (contender.peak_bytes > 0)
+    object.add("peak_bytes", contender.peak_bytes)
+        .add("idle_fraction", contender.idle)
+        .add("message_bytes", contender.message_bytes);
   object.add("execute", std::string(ir::execution_name(contender.execution)));
   object.add("stages", contender.stages).add("search_seconds", contender.search_seconds);
   return object.add("best", best).add("fits_memory", contender.fits).add("complete", contender.complete);
@@ -229,18 +237,20 @@ bool is_winner(const std::vector<Contender>& sorted, const Contender& contender)
 }
 
 std::string contender_table(const std::vector<Contender>& contenders) {
-  std::vector<double> steps, peaks, searches;
+  std::vector<double> steps, peaks, messages, searches;
   const bool any_steady = std::ranges::any_of(contenders, [](const Contender& c) { return c.steady.has_value(); });
   for (const Contender& contender : contenders) {
     if (!contender.problems.empty()) continue;
     steps.push_back(contender.step);
     peaks.push_back(static_cast<double>(contender.peak_bytes));
+    messages.push_back(static_cast<double>(contender.message_bytes));
     searches.push_back(contender.search_seconds);
   }
-  const Column step(seconds_units(), steps), peak(byte_units(), peaks),
+  const Column step(seconds_units(), steps), peak(byte_units(), peaks), sent(byte_units(), messages),
       search({.first = 1e-3, .names = {"ms"}}, searches);
   std::vector<std::vector<std::string>> rows{{"", "planner", "policy", step.heading("step"), "of best", "stages",
-                                              peak.heading("peak memory"), search.heading("search"), ""}};
+                                              "idle", peak.heading("peak memory"), sent.heading("messages"),
+                                              search.heading("search"), ""}};
   const auto add_steady = [&](std::string cell) {
     constexpr std::ptrdiff_t kBehindSteps = 5;
     if (any_steady) rows.back().insert(rows.back().begin() + kBehindSteps, std::move(cell));
@@ -260,10 +270,12 @@ std::string contender_table(const std::vector<Contender>& contenders) {
     remark_on(!contender.complete, "ended early");
     remark_on(contender.is_made_a_chain, "executed as a chain");  // branches one after the other
     remark_on(contender.steady.has_value(), "asynchronous");      // it trains other weights than the others
-    rows.push_back({is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy,
-                    step.cell(contender.step), fmt::format("{:.3f}", contender.step / contenders.front().step),
-                    std::to_string(contender.stages), peak.cell(static_cast<double>(contender.peak_bytes)),
-                    search.cell(contender.search_seconds), remark});
+    rows.push_back(
+        {is_winner(contenders, contender) ? "*" : "", contender.planner, contender.policy, step.cell(contender.step),
+         fmt::format("{:.3f}", contender.step / contenders.front().step), std::to_string(contender.stages),
+         contender.peak_bytes > 0 ? fmt::format("{:.1f} %", 100 * contender.idle) : "-",
+         peak.cell(static_cast<double>(contender.peak_bytes)), sent.cell(static_cast<double>(contender.message_bytes)),
+         search.cell(contender.search_seconds), remark});
     add_steady(step.cell(contender.steady ? contender.steady->step_seconds : 0));
   }
   return (rows.size() > 1 ? table(rows) : "") + failures;

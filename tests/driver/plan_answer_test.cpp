@@ -136,12 +136,18 @@ TEST_CASE("compare lists the fastest first and marks one winner, in one unit for
   for (size_t i = 0; i < plans.size(); ++i) {
     CHECK(plans[i]["best"] == (i == 0));
     if (i > 0) CHECK(plans[i - 1]["simulated_step"] <= plans[i]["simulated_step"]);
+    const bool has_replicas_alone = plans[i]["planner"] == "data-parallel";
+    CHECK((plans[i]["message_bytes"] == 0) == has_replicas_alone);
+    CHECK(plans[i]["idle_fraction"].get<double>() > 0);
+    CHECK(plans[i]["idle_fraction"].get<double>() < 1);
   }
   std::vector<std::string> words = gpt2("compare", {"--devices", "4", "--planners", "equal-split,data-parallel"});
   std::erase(words, "--json");
   const std::string text = ask(words).out;
   CHECK(holds(text, "step, us"));
   CHECK(holds(text, "peak memory, KiB"));
+  CHECK(holds(text, "idle"));
+  CHECK(holds(text, "messages, KiB"));
   CHECK(std::ranges::count(text, '*') == 1);
 }
 
@@ -227,6 +233,25 @@ TEST_CASE("simulate says what batches take that follow each other, as plan does"
   CHECK(simulated["steady_step"] == planned["steady_step"]);
   CHECK(simulated["steady_update"] == planned["steady_update"]);
   CHECK(holds(ask({"simulate", file}).out, "where batches follow each other"));
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("simulate says what devices send each other in a step, however many steps the schedule has") {
+  const std::string file = (std::filesystem::temp_directory_path() / "graphpipe-traffic.json").string();
+  const auto simulated = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--cluster", "default", "--batch", "8", "--micro-batch", "2", "-o", file});
+    REQUIRE(ask(gpt2("plan", flags)).code == 0);
+    return ask({"simulate", file, "--json", "-q"}).object();
+  };
+  const nlohmann::json once = simulated({"--devices", "2", "--stages", "2", "--policy", "kfkb"});
+  CHECK(once["message_bytes"][0].get<int64_t>() > 0);
+  CHECK(holds(ask({"simulate", file}).out, "messages of a step: "));
+  const nlohmann::json many = simulated({"--devices", "2", "--stages", "2", "--policy", "2bw", "--drain-every", "4"});
+  CHECK(many["message_bytes"] == once["message_bytes"]);
+  const nlohmann::json replicas = simulated({"--devices", "2", "--planner", "data-parallel"});
+  CHECK(replicas["message_bytes"] == nlohmann::json({0, 0}));
+  CHECK(replicas["summed_bytes"][0].get<int64_t>() > 0);
+  CHECK(holds(ask({"simulate", file}).out, "weight gradients summed with other devices in a step: "));
   std::filesystem::remove(file);
 }
 
