@@ -45,12 +45,12 @@ Diagnostic note(const Found& found, std::string message, std::string hint) {
 }
 
 Diagnostic comparing_note(const Found& found, Samples batch) {
-  const std::string what = text(found.name(), found.verb(" compares", " compare"));
+  const std::string what = text(found.name(), found.verb(" takes", " take"));
   if (found.first->scope == SampleScope::kBatch)
-    return note(found,
-                text(what, " all ", batch, " samples of the batch with each other: the stage runs once per step"),
-                "with --contrastive micro-batch only those of a micro-batch would be compared");
-  return note(found, text(what, " the samples of one micro-batch with each other"),
+    return note(found, text(what, " all ", batch, " samples of the batch together: the stage runs once per step"),
+                "with --contrastive micro-batch it would be those of a micro-batch only, which is another loss "
+                "(docs/semantics.md, section 4)");
+  return note(found, text(what, " the samples of one micro-batch together"),
               "its result depends on --micro-batch, and its stage has one replica");
 }
 
