@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 from cache import make_room, note_use, sweep
-from inputs import EXIT_ENVIRONMENT, AllRefused, Refused, encoded, read_table, shown
+from inputs import EXIT_ENVIRONMENT, AllRefused, NoPlace, Refused, encoded, read_table, shown
 from padding import fill_up
 from parts import Parts
 from tables import TableFiles
@@ -105,8 +105,7 @@ def unpack_into(folder, inputs, paths, kind):
 
 
 def not_usable(folder, error, used="written"):
-    return Refused(folder, f"it cannot be {used}: {error.strerror}", "name another folder in GRAPHPIPE_DATA_CACHE",
-                   EXIT_ENVIRONMENT)
+    return NoPlace(folder, f"it cannot be {used}: {error.strerror}", "another folder")
 
 
 def made_within(parent):
@@ -181,6 +180,8 @@ def main():
     except (Refused, AllRefused) as error:
         refused = error.problems if isinstance(error, AllRefused) else [error]
         for one in refused:
+            if isinstance(one, NoPlace):
+                one.hint += " with --output" if arguments.output else " in GRAPHPIPE_DATA_CACHE"
             if arguments.lines:
                 print("problem", encoded(one.origin), encoded(one.message), encoded(one.hint))
             else:

@@ -23,6 +23,13 @@ class Refused(Exception):
         self.origin, self.message, self.hint, self.code = origin, message, hint, code
 
 
+class NoPlace(Refused):
+    """The folder to unpack into cannot be used; who asked for it knows what names another."""
+
+    def __init__(self, origin, message, wanted):
+        super().__init__(origin, message, f"name {wanted}", EXIT_ENVIRONMENT)
+
+
 class AllRefused(Exception):
     """Several of them."""
 

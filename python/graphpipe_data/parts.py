@@ -5,7 +5,7 @@ import re
 import shutil
 import struct
 
-from inputs import EXIT_ENVIRONMENT, Refused
+from inputs import NoPlace, Refused
 
 NPY_HEADER = 128
 SPARE_BYTES = 64 << 20  # of the disk that is left free
@@ -64,8 +64,8 @@ def readable(count):
 
 
 def no_room(path, message, folder, free):
-    return Refused(path, f"{message} {folder} has {readable(free)} left, and {readable(SPARE_BYTES)} stay free",
-                   "name a folder with more room in GRAPHPIPE_DATA_CACHE", EXIT_ENVIRONMENT)
+    return NoPlace(path, f"{message} {folder} has {readable(free)} left, and {readable(SPARE_BYTES)} stay free",
+                   "a folder with more room")
 
 
 def check_room(folder, needed, path):

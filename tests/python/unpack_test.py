@@ -91,15 +91,15 @@ class Headers(unittest.TestCase):
 
 
 class Cache(unittest.TestCase):
-    def unpack(self, place, cache, before=()):
-        """What the program says of a cache that it cannot use."""
+    def unpack(self, place, cache, before=(), kind="--cache"):
+        """What the program says of a folder that it cannot use."""
         table, packed = Path(place) / "data.txt", Path(place) / "x.tar"
         table.write_text("graphpipe-data 3\nbatch 1\ninput x int64 0 1 [1]\n")
         packed.touch()
-        end = subprocess.run([sys.executable, *before, PROGRAM, "--table", table, "--cache", cache, packed],
+        end = subprocess.run([sys.executable, *before, PROGRAM, "--table", table, kind, cache, packed],
                              capture_output=True, text=True, check=False)
         self.assertEqual(end.returncode, 5, end.stderr)
-        self.assertIn("name another folder in GRAPHPIPE_DATA_CACHE", end.stderr)
+        self.assertEqual("name another folder in GRAPHPIPE_DATA_CACHE" in end.stderr, kind == "--cache")
         self.assertNotIn("Traceback", end.stderr)
         return end.stderr
 
@@ -111,6 +111,12 @@ class Cache(unittest.TestCase):
             for cache in (taken, taken / "below", Path(place) / "full"):
                 with self.subTest(cache=cache.name):
                     self.assertIn(f"{str(cache)!r}: it cannot be written: ", self.unpack(place, cache))
+
+    def test_who_names_the_folder_is_told_to_name_another_and_of_no_cache(self):
+        with tempfile.TemporaryDirectory() as place:
+            taken = Path(place) / "taken"
+            taken.touch()
+            self.assertIn("name another folder with --output", self.unpack(place, taken / "new", kind="--output"))
 
     def test_so_is_one_that_cannot_be_read(self):
         with tempfile.TemporaryDirectory() as place:  # which permissions would not keep from root
