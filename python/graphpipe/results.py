@@ -175,10 +175,13 @@ class MemoryOverTime:
 
 @dataclass(frozen=True)
 class Simulation(PlanSummary):
-    """`idle`: of every device its number and the seconds that it waits, by cause."""
+    """`idle`: of every device its number and the seconds that it waits, by cause. `message_bytes`, `summed_bytes`: of every
+    device what it sends in a step, and the weight gradients that it sums with others."""
 
     idle: list[dict[str, float]] = field(default_factory=list)
     critical_path: list[CriticalAction] = field(default_factory=list)
+    message_bytes: list[int] = field(default_factory=list)
+    summed_bytes: list[int] = field(default_factory=list)
     memory: list[MemoryOverTime] = field(default_factory=list)
 
 
@@ -192,6 +195,8 @@ class ComparedPlan:
     gap: Optional[float] = None
     simulated_step: Optional[float] = None
     peak_bytes: Optional[int] = None
+    idle_fraction: Optional[float] = None
+    message_bytes: Optional[int] = None
     stages: Optional[int] = None
     search_seconds: Optional[float] = None
     execute: str = "graph"
