@@ -21,16 +21,23 @@ struct Item {
   bool operator==(const Item&) const = default;
 };
 
+/// Per stage and replica, what it runs, in order.
+using StageOrders = IdMap<StageId, std::vector<std::vector<Action>>>;
+
 /// All items of a schedule: stage by stage, in each stage by replica, then by first sample.
 class ItemTable {
  public:
   /// Takes one item from every forward action. Needs: stages and replicas that exist in `graph`.
   ItemTable(const StageGraph& graph, const Schedule& schedule);
+  ItemTable(const StageGraph& graph, const StageOrders& orders);
 
   size_t size() const { return items_.size(); }
   const Item& operator[](ItemIndex item) const { return items_[static_cast<size_t>(item)]; }
   /// The items of one replica of a stage, ascending by first sample: [first, last) of the table.
   std::pair<ItemIndex, ItemIndex> of(StageId stage, int replica) const;
+  /// The first item of this replica that ends after `sample`, or the end of its row. Needs: items that do not overlap,
+  /// so that their ends ascend. It is found at once if it is this `number` of the row, or all of them are equally long.
+  ItemIndex first_after(StageId stage, int replica, int64_t sample, ItemIndex number) const;
   /// The item of this replica that contains `range`, or -1.
   ItemIndex containing(StageId stage, int replica, SampleRange range) const;
   /// That of an action of a stage.
@@ -41,6 +48,13 @@ class ItemTable {
   size_t stage_count() const { return replicas_.size(); }
 
  private:
+  explicit ItemTable(const StageGraph& graph);
+  void add_forwards(const std::vector<Action>& actions);
+  void find_rows();
+  /// Where an item of [first, last) with this sample stands if each begins as many samples after the one before it as
+  /// the second after the first, which nearly all do. Needs: first < last.
+  ItemIndex guess(ItemIndex first, ItemIndex last, int64_t sample) const;
+
   std::vector<Item> items_;
   IdMap<StageId, int> replicas_;
   /// First index into `starts_` of a stage's replicas.

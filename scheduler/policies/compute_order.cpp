@@ -16,9 +16,11 @@ struct List {
   StageId stage;
   int replica = 0;
   const std::vector<Action>* actions = nullptr;
+  std::vector<ItemIndex> items;  // of its actions
   size_t next = 0;
   bool at_end() const { return next == actions->size(); }
   const Action& head() const { return (*actions)[next]; }
+  ItemIndex head_item() const { return items[next]; }
 };
 
 struct DeviceState {
@@ -31,13 +33,15 @@ struct DeviceState {
 class Merger {
  public:
   Merger(const StageGraph& graph, const StageOrders& orders)
-      : graph_(graph), items_(graph, all_actions(orders)), flow_(graph, items_), durations_(graph, kTicksPerSecond) {
+      : graph_(graph), items_(graph, orders), flow_(graph, items_), durations_(graph, kTicksPerSecond) {
     std::map<ir::DeviceId, size_t> device_of;
     for (const StageId stage : graph.stage_ids())
       for (size_t replica = 0; replica < orders[stage].size(); ++replica) {
         const ir::DeviceId device = graph.stages[stage].choice.devices[replica];
         device_of.emplace(device, 0);
-        lists_.push_back({stage, static_cast<int>(replica), &orders[stage][replica], 0});
+        lists_.push_back({stage, static_cast<int>(replica), &orders[stage][replica], {}, 0});
+        lists_.back().items.reserve(orders[stage][replica].size());
+        for (const Action& action : orders[stage][replica]) lists_.back().items.push_back(items_.item_of(action));
       }
     for (auto& [device, index] : device_of) {
       index = devices_.size();
@@ -46,7 +50,12 @@ class Merger {
     for (size_t i = 0; i < lists_.size(); ++i)
       devices_[device_of[graph.stages[lists_[i].stage].choice.devices[static_cast<size_t>(lists_[i].replica)]]]
           .lists.push_back(i);
-    for (const DeviceState& state : devices_) result_.schedule.programs.push_back({state.device, {}});
+    for (const DeviceState& state : devices_) {
+      size_t actions = 0;
+      for (const size_t list : state.lists) actions += lists_[list].actions->size();
+      result_.schedule.programs.push_back({state.device, {}});
+      result_.schedule.programs.back().actions.reserve(actions);
+    }
     find_neighbours(device_of);
   }
 
@@ -88,13 +97,6 @@ class Merger {
     bool operator>(const Running& other) const { return std::tie(end, device) > std::tie(other.end, other.device); }
   };
 
-  static Schedule all_actions(const StageOrders& orders) {
-    Schedule schedule;
-    for (const auto& replicas : orders)
-      for (const auto& actions : replicas) schedule.programs.push_back({ir::DeviceId(), actions});
-    return schedule;
-  }
-
   // What a device finishes of a stage concerns itself, and the devices of the stages that are connected to this one.
   void find_neighbours(const std::map<ir::DeviceId, size_t>& device_of) {
     neighbours_.resize(graph_.stages.size());
@@ -114,11 +116,7 @@ class Merger {
     woken_.push_back(stage);
   }
 
-  ItemIndex item_of(const Action& action) const { return items_.item_of(action); }
-
-  bool is_ready(const List& list) const {
-    return !list.at_end() && flow_.is_ready(item_of(list.head()), list.head().op);
-  }
+  bool is_ready(const List& list) const { return !list.at_end() && flow_.is_ready(list.head_item(), list.head().op); }
 
   void start_next(size_t device) {
     List* best = nullptr;
@@ -131,7 +129,7 @@ class Merger {
     if (best == nullptr) return;
     const Action& action = best->head();
     result_.schedule.programs[device].actions.push_back(action);
-    running_.push({now_ + durations_.of(action), device, best->stage, item_of(action), action.op});
+    running_.push({now_ + durations_.of(action), device, best->stage, best->head_item(), action.op});
     devices_[device].busy = true;
     ++best->next;
   }
@@ -187,6 +185,7 @@ class Merger {
 std::vector<SampleRange> item_ranges(const StageGraph& graph, StageId stage, int replica) {
   std::vector<SampleRange> ranges;
   const int64_t count = micro_batch_count(graph, stage);
+  ranges.reserve(static_cast<size_t>(count));
   for (int64_t index = 0; index < count; ++index) {
     const SampleRange range = ir::item_range(graph, stage, index, replica);
     if (!range.empty()) ranges.push_back(range);

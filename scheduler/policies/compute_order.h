@@ -4,12 +4,9 @@
 
 #include <vector>
 
-#include "scheduler/terms.h"
+#include "scheduler/lowering/items.h"
 
 namespace graphpipe::scheduler {
-
-/// Per stage, per replica: its compute actions in order.
-using StageOrders = IdMap<StageId, std::vector<std::vector<Action>>>;
 
 /// The sample ranges that a replica of a stage works on, ascending; empty ranges are left out.
 std::vector<SampleRange> item_ranges(const StageGraph& graph, StageId stage, int replica);

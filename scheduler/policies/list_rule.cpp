@@ -7,6 +7,7 @@ namespace graphpipe::scheduler {
 std::vector<Action> action_list(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
                                 const ListRule& rule) {
   std::vector<Action> list;
+  list.reserve(forwards.size() + (rule.split ? 2 : 1) * backwards.size());
   size_t next_forward = 0, next_backward = 0, next_weight = 0;
   const auto run_forwards = [&](int64_t count) {
     for (; count > 0 && next_forward < forwards.size(); --count) list.push_back(forwards[next_forward++]);
@@ -33,7 +34,10 @@ std::vector<Action> action_list(const std::vector<Action>& forwards, const std::
 
 std::vector<Action> stage_action_list(const StageGraph& graph, StageId stage, int replica, const ListRule& rule) {
   std::vector<Action> forwards, backwards;
-  for (const SampleRange range : item_ranges(graph, stage, replica)) {
+  const std::vector<SampleRange> ranges = item_ranges(graph, stage, replica);
+  forwards.reserve(ranges.size());
+  backwards.reserve(ranges.size());
+  for (const SampleRange range : ranges) {
     forwards.push_back(compute_action(ActionOp::kForward, stage, replica, range));
     if (graph.stages[stage].has_backward)
       backwards.push_back(compute_action(ActionOp::kBackward, stage, replica, range));
