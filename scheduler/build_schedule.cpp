@@ -85,11 +85,11 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
 
 Result<BuiltSchedule> lower_order(const StageGraph& graph, const ir::Cluster& cluster, Schedule compute,
                                   const BuildOptions& options, const VersionClaims& claims) {
-  GP_TRY(Schedule schedule, insert_transfers(graph, std::move(compute), options.lowering));
-  GP_TRY_VOID(check_schedule(graph, cluster, schedule, {.memory = options.memory, .claims = claims}));
-  GP_TRY(Timeline timeline, simulate(graph, cluster, schedule, options.simulation));
-  std::vector<DeviceMemory> memory = memory_of(graph, schedule, options.memory);
-  return BuiltSchedule{std::move(schedule), std::move(timeline), std::move(memory), graph.batches};
+  GP_TRY(LoweredSchedule lowered, lower_transfers(graph, std::move(compute), options.lowering));
+  GP_TRY_VOID(check_schedule(graph, cluster, lowered.schedule, {.memory = options.memory, .claims = claims}));
+  GP_TRY(Timeline timeline, simulate(graph, cluster, lowered, options.simulation));
+  std::vector<DeviceMemory> memory = memory_of(graph, lowered.schedule, options.memory);
+  return BuiltSchedule{std::move(lowered.schedule), std::move(timeline), std::move(memory), graph.batches};
 }
 
 namespace {

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "scheduler/action_problem.h"
 #include "scheduler/lowering/assign_slots.h"
 #include "scheduler/lowering/finish_step.h"
 #include "scheduler/lowering/updates.h"
+#include "support/bits.h"
 #include "support/union_find.h"
 
 namespace graphpipe::scheduler {
@@ -62,23 +63,42 @@ void insert_recompute(const StageGraph& graph, Schedule& schedule) {
   }
 }
 
+/// Actions that room is made for, for each compute action.
+constexpr size_t kActionsPerCompute = 4;
+
 /// Walks the devices in turn and appends compute actions and messages to their lists: in each round, one action of each
 /// device that has one ready. A device that waits is asked again only once something has come for it: in a chain
 /// gradients advance by one device per round, so asking all of them each time would be quadratic.
 class Placer {
  public:
-  Placer(const StageGraph& graph, const Schedule& compute)
+  /// `cuts`: whether slices and concatenations are placed.
+  Placer(const StageGraph& graph, const Schedule& compute, bool cuts)
       : graph_(graph),
         compute_(compute),
+        cuts_(cuts),
         items_(graph, compute),
         flow_(graph, items_),
         next_(compute.programs.size()),
-        groups_(reduction_groups(graph)) {
-    for (size_t i = 0; i < compute.programs.size(); ++i) {
-      program_of_[compute.programs[i].device] = i;
-      result_.programs.push_back({compute.programs[i].device, {}});
-    }
+        this_round_(words_for(compute.programs.size())),
+        next_round_(this_round_.size()),
+        groups_(reduction_groups(graph)),
+        last_placed_(graph.stages.size()),
+        program_of_(graph.stages.size()) {
+    std::map<ir::DeviceId, size_t> program_of_device;
     lists_.resize(compute.programs.size());
+    for (size_t i = 0; i < compute.programs.size(); ++i) {
+      const ir::Program& program = compute.programs[i];
+      program_of_device[program.device] = i;
+      result_.programs.push_back({program.device, {}});
+      // Most have about as many messages as this leaves room for.
+      result_.programs.back().actions.reserve(kActionsPerCompute * program.actions.size());
+      lists_[i].reserve(kActionsPerCompute * program.actions.size());
+    }
+    for (const StageId stage : graph.stage_ids())
+      for (const ir::DeviceId device : graph.stages[stage].choice.devices)
+        if (const auto held = program_of_device.find(device); held != program_of_device.end())
+          program_of_[stage].push_back(held->second);
+        else program_of_[stage].push_back(SIZE_MAX);  // runs nothing
     for (const ir::Program& program : compute.programs)
       for (const Action& action : program.actions)
         if (action.op == ActionOp::kReduceGradient)
@@ -86,14 +106,18 @@ class Placer {
   }
 
   Status run() {
-    for (size_t program = 0; program < next_.size(); ++program) this_round_.insert(program);
-    for (; !this_round_.empty(); std::swap(this_round_, next_round_))
-      while (!this_round_.empty()) {
-        at_ = *this_round_.begin();
-        this_round_.erase(this_round_.begin());
-        GP_TRY(const bool placed, place_next(at_));
-        if (placed) next_round_.insert(at_);
-      }
+    for (size_t program = 0; program < next_.size(); ++program) set_bit(this_round_.data(), program);
+    for (bool goes_on = true; goes_on; std::swap(this_round_, next_round_)) {
+      goes_on = false;
+      for (size_t word = 0; word < this_round_.size(); ++word)
+        while (this_round_[word] != 0) {
+          at_ = word * 64 + static_cast<size_t>(std::countr_zero(this_round_[word]));
+          flip_bit(this_round_.data(), at_);
+          GP_TRY(const bool placed, place_next(at_));
+          if (placed) set_bit(next_round_.data(), at_);
+        }
+      for (const uint64_t programs : next_round_) goes_on = goes_on || programs != 0;
+    }
     for (size_t program = 0; program < next_.size(); ++program)
       if (next_[program] < compute_.programs[program].actions.size()) return stuck(program);
     return Ok{};
@@ -102,10 +126,12 @@ class Placer {
   ItemLists take_lists() { return std::move(lists_); }
   Schedule take_schedule() { return std::move(result_); }
   const ItemTable& items() const { return items_; }
+  ItemTable take_items() { return std::move(items_); }
   /// Reduction groups in the order in which their last compute actions were placed.
   std::vector<int> groups_done() const {
     std::vector<std::pair<size_t, int>> last;
-    for (const auto& [group, number] : last_placed_) last.push_back({number, group});
+    for (const StageId group : graph_.stage_ids())
+      if (last_placed_[group] > 0) last.push_back({last_placed_[group], static_cast<int>(group.index())});
     std::ranges::sort(last);
     std::vector<int> groups;
     for (const auto& [number, group] : last) groups.push_back(group);
@@ -140,11 +166,11 @@ class Placer {
   }
 
   /// Asks the program again: in this round if its turn is still to come.
-  void wake(size_t program) { (program > at_ ? this_round_ : next_round_).insert(program); }
+  void wake(size_t program) { set_bit((program > at_ ? this_round_ : next_round_).data(), program); }
 
   void note_placed(const Action& action) {
     if (const int group = groups_[StageId(static_cast<size_t>(action.stage))]; group >= 0)
-      last_placed_[group] = ++placed_;
+      last_placed_[StageId(static_cast<size_t>(group))] = ++placed_;
   }
 
   /// A step waits for its reduction: what comes after it may not be sent before the others have contributed.
@@ -174,23 +200,23 @@ class Placer {
     Action action = communication_action(from, message.range);
     action.op = message.backward ? ActionOp::kSendBackward : ActionOp::kSendForward;
     action.edge = static_cast<int32_t>(message.edge.index());
-    if (message.range != from.range) append(sender, with_op(action, ActionOp::kSlice), message.from);
+    if (cuts_ && message.range != from.range) append(sender, with_op(action, ActionOp::kSlice), message.from);
     action.peer_replica = to.replica;
     append(sender, action, message.from);
     action.op = message.backward ? ActionOp::kReceiveBackward : ActionOp::kReceiveForward;
     action.stage = static_cast<int32_t>(to.stage.index());
     action.replica = to.replica;
     action.peer_replica = from.replica;
-    const size_t receiver = program_of_.at(device_of(to));
+    const size_t receiver = program_of_[to.stage][static_cast<size_t>(to.replica)];
     append(receiver, action, message.to);
     wake(receiver);
-    if (message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
+    if (cuts_ && message.range != to.range) ++pieces_[{message.to, message.backward, action.edge}];
   }
 
   /// What an action reads and has arrived in pieces is joined right before the action, edge by edge.
   void place_concatenations(size_t program, const Action& reader, ItemIndex item) {
     const bool backward = reader.op != ActionOp::kForward;
-    if (backward && reader.op != ActionOp::kBackward && reader.op != ActionOp::kInputGradient) return;
+    if (pieces_.empty() || (backward && !ir::makes_input_gradient(reader.op))) return;
     for (auto next = pieces_.lower_bound({item, backward, -1}); next != pieces_.end(); next = pieces_.erase(next)) {
       const auto [reading, of_gradient, edge] = next->first;
       if (reading != item || of_gradient != backward) break;
@@ -215,10 +241,6 @@ class Placer {
     return action;
   }
 
-  ir::DeviceId device_of(const Item& item) const {
-    return graph_.stages[item.stage].choice.devices[static_cast<size_t>(item.replica)];
-  }
-
   Diagnostic stuck(size_t program) const {
     const ir::Program& list = compute_.programs[program];
     return bad_schedule(
@@ -229,23 +251,25 @@ class Placer {
 
   const StageGraph& graph_;
   const Schedule& compute_;
+  const bool cuts_;
   ItemTable items_;
   DataFlow flow_;
   std::vector<size_t> next_;
   /// Programs to ask, in this round and in the one after it, and the one whose turn it is.
-  std::set<size_t> this_round_, next_round_;
+  BitWords this_round_, next_round_;
   size_t at_ = 0;
   IdMap<StageId, int> groups_;
   /// Per reduction group and first sample of the update: replicas that have not contributed yet.
   std::map<std::pair<int, int64_t>, int> open_reductions_;
   /// And the programs whose step waits for them.
   std::map<std::pair<int, int64_t>, std::vector<size_t>> wait_for_reduction_;
-  /// Per reduction group: which of all placed compute actions its last one was.
-  std::map<int, size_t> last_placed_;
+  /// Per reduction group: which of all placed compute actions its last one was, from 1.
+  IdMap<StageId, size_t> last_placed_;
   size_t placed_ = 0;
   /// Messages with parts of what an item reads, by item, whether of its gradient, and edge.
   std::map<std::tuple<ItemIndex, bool, int32_t>, int> pieces_;
-  std::map<ir::DeviceId, size_t> program_of_;
+  /// Per stage and replica.
+  IdMap<StageId, std::vector<size_t>> program_of_;
   Schedule result_;
   ItemLists lists_;
 };
@@ -272,22 +296,29 @@ IdMap<StageId, int> reduction_groups(const StageGraph& graph) {
   return group;
 }
 
-Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
+Result<LoweredSchedule> lower_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
   GP_TRY_VOID(check_places(graph, compute));
   const bool updated = has_updates(compute);
   if (updated && options.norm)
     return bad_schedule("a norm over all gradients in a schedule with several updates",
                         "use a synchronous policy, or no gradient clipping");
   insert_recompute(graph, compute);
-  Placer placer(graph, compute);
+  Placer placer(graph, compute, !options.only_what_takes_time);
   GP_TRY_VOID(placer.run());
-  const ItemLists lists = placer.take_lists();
+  ItemLists lists = placer.take_lists();
   Schedule schedule = placer.take_schedule();
   schedule.policy = compute.policy;
   schedule.starts = compute.starts;
-  assign_slots(placer.items(), lists, schedule);
+  if (!options.only_what_takes_time) assign_slots(placer.items(), lists, schedule);
   if (options.finish_step && !updated) finish_step(graph, placer.groups_done(), options.norm, schedule);
-  return schedule;
+  if (updated)
+    for (std::vector<ItemIndex>& list : lists) std::erase(list, -1);
+  return LoweredSchedule{.schedule = std::move(schedule), .items = placer.take_items(), .items_of = std::move(lists)};
+}
+
+Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options) {
+  GP_TRY(LoweredSchedule lowered, lower_transfers(graph, std::move(compute), options));
+  return std::move(lowered.schedule);
 }
 
 }  // namespace graphpipe::scheduler

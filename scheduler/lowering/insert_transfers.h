@@ -9,7 +9,7 @@
 // receive is reached, and so under every weaker transport.
 
 #include "ir/cluster.h"
-#include "scheduler/terms.h"
+#include "scheduler/lowering/items.h"
 
 namespace graphpipe::scheduler {
 
@@ -19,6 +19,8 @@ struct LoweringOptions {
   bool finish_step = true;
   /// Adds a global gradient norm between the reductions and the steps.
   bool norm = false;
+  /// Leaves out what takes no time in a simulation: slices, concatenations, and the items' ring slots.
+  bool only_what_takes_time = false;
 };
 
 /// Needs: a schedule of compute actions, and of updates where it is asynchronous (updates.h), whose ranges follow
@@ -29,6 +31,16 @@ struct LoweringOptions {
 /// backward action. What ends the step is that of finish_step.h. Errors: kBadSchedule, naming the first action that is
 /// part of a deadlock or that has no place.
 Result<Schedule> insert_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options = {});
+
+/// A schedule with what its lowering knows of it.
+struct LoweredSchedule {
+  Schedule schedule;
+  ItemTable items;
+  /// Per program the items of its actions, without those of updates, which belong to none.
+  std::vector<std::vector<ItemIndex>> items_of;
+};
+/// The same, for whoever simulates it next. Needs, ensures, errors: as above.
+Result<LoweredSchedule> lower_transfers(const StageGraph& graph, Schedule compute, const LoweringOptions& options = {});
 
 /// Stages whose reductions are one collective: those that share a weight group, directly or through others, carry the
 /// lowest of their ids. -1 where a stage has nothing to reduce: one replica and no shared trainable weights.

@@ -47,10 +47,12 @@ double step_seconds(const PolicyRequest& request, int64_t batch, const IdMap<Sta
   StageGraph graph = request.graph;
   graph.batch = Samples(batch);
   const double ticks_per_second = fine_ticks_per_second(graph);
-  const Result<Schedule> schedule = insert_transfers(graph, order(graph, numbers), {.finish_step = false});
-  if (!schedule.ok()) return -1;
-  const Result<Timeline> timeline = simulate(graph, request.cluster, *schedule, {.ticks_per_second = ticks_per_second});
-  return timeline.ok() ? static_cast<double>(timeline->makespan.count) / ticks_per_second : -1;
+  const Result<LoweredSchedule> lowered =
+      lower_transfers(graph, order(graph, numbers), {.finish_step = false, .only_what_takes_time = true});
+  if (!lowered.ok()) return -1;
+  const Result<Ticks> makespan =
+      simulated_makespan(graph, request.cluster, *lowered, {.ticks_per_second = ticks_per_second});
+  return makespan.ok() ? static_cast<double>(makespan->count) / ticks_per_second : -1;
 }
 
 int64_t largest(const IdMap<StageId, Samples>& numbers) {

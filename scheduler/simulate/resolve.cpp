@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "cost/memory.h"
 #include "scheduler/simulate/links.h"
@@ -18,22 +20,25 @@ constexpr const char* kRegenerate = "lower the compute order again, or correct t
 
 class Resolver {
  public:
-  Resolver(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule, double ticks_per_second)
+  /// `lowered`: what the lowering knows of the schedule, or null.
+  Resolver(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+           const LoweredSchedule* lowered, double ticks_per_second)
       : graph_(graph),
         cluster_(cluster),
         schedule_(schedule),
+        lowered_(lowered),
         ticks_per_second_(ticks_per_second),
         links_(cluster),
         boundaries_(cost::boundaries(graph)) {}
 
   Result<ResolvedSchedule> run() {
-    GP_TRY_VOID(check_actions());
-    result_.emplace(ResolvedSchedule{.items = ItemTable(graph_, schedule_)});
+    if (lowered_ == nullptr) GP_TRY_VOID(check_actions());
+    result_.emplace(ResolvedSchedule{.items = lowered_ != nullptr ? lowered_->items : ItemTable(graph_, schedule_)});
     count_needs();
     GP_TRY_VOID(number_slots());
     GP_TRY_VOID(resolve_actions());
     GP_TRY_VOID(pair_messages());
-    GP_TRY_VOID(check_lists());
+    if (lowered_ == nullptr) GP_TRY_VOID(check_lists());
     result_->link_count = links_.count();
     return std::move(*result_);
   }
@@ -105,34 +110,44 @@ class Resolver {
 
   Status resolve_actions() {
     Durations durations(graph_, ticks_per_second_, cluster_.runtime.action);
+    size_t actions = 0;
+    for (const ir::Program& program : schedule_.programs) actions += program.actions.size();
+    result_->actions.reserve(actions);
+    result_->program_of_action.reserve(actions);
+    channels_.resize(channel_offsets());
+    channel_of_.reserve(actions);
     for (size_t p = 0; p < schedule_.programs.size(); ++p) {
       const ir::Program& program = schedule_.programs[p];
       result_->first_action.push_back(static_cast<ActionIndex>(result_->actions.size()));
+      size_t items = 0;  // of its actions before this one
       for (size_t i = 0; i < program.actions.size(); ++i) {
         const Action& action = program.actions[i];
-        const StageId stage(static_cast<size_t>(action.stage));
-        ResolvedAction resolved;
-        if (action.slot >= 0)
+        ResolvedAction& resolved = result_->actions.emplace_back();
+        if (action.slot >= 0) {
+          const StageId stage(static_cast<size_t>(action.stage));
           resolved.slot = slot_offset_[stage] + action.replica * schedule_.slots[stage] + action.slot;
-        const bool message = ir::is_message(action.op);
+        }
         if (ir::is_of_item(action.op)) {
-          const bool part = message || action.op == ActionOp::kSlice;
-          resolved.item = result_->items.containing(stage, action.replica, action.range);
-          if (resolved.item < 0 || (!part && result_->items[resolved.item].range != action.range))
-            return schedule_problem(schedule_, p, i, "belongs to no forward of this stage and replica",
-                                    "give every action samples of one forward");
+          GP_TRY(resolved.item, lowered_ != nullptr ? lowered_->items_of[p][items++] : item_of(p, i));
         }
         if (ir::is_compute(action.op)) resolved.duration = durations.of(action);
         if (action.op == ActionOp::kOffload || action.op == ActionOp::kReload)
           resolved.duration = copy_time(program.device, action);
-        if (message) resolved.busy = busy_of(action);
-        if (ir::is_send(action.op)) fill_send(program.device, action, resolved);
-        result_->actions.push_back(resolved);
-        result_->program_of_action.push_back(static_cast<int32_t>(p));
+        channel_of_.push_back(ir::is_message(action.op) ? fill_message(program.device, action, resolved) : -1);
       }
+      result_->program_of_action.resize(result_->actions.size(), static_cast<int32_t>(p));
     }
     result_->first_action.push_back(static_cast<ActionIndex>(result_->actions.size()));
     return Ok{};
+  }
+
+  Result<ItemIndex> item_of(size_t program, size_t position) const {
+    const Action& action = schedule_.programs[program].actions[position];
+    const bool part = ir::is_message(action.op) || action.op == ActionOp::kSlice;
+    const ItemIndex item = result_->items.item_of(action);
+    if (item >= 0 && (part || result_->items[item].range == action.range)) return item;
+    return schedule_problem(schedule_, program, position, "belongs to no forward of this stage and replica",
+                            "give every action samples of one forward");
   }
 
   /// The time to copy an item's stash and outputs at the bandwidth of the device's memory.
@@ -165,50 +180,94 @@ class Resolver {
     return (ir::is_backward_message(action.op) ? edge.gradient_bytes : edge.bytes).at(Samples(action.range.size()));
   }
 
-  Ticks busy_of(const Action& action) const {
-    return to_ticks(cluster_.runtime.of_message(message_bytes(action)), ticks_per_second_);
-  }
-
-  void fill_send(ir::DeviceId device, const Action& action, ResolvedAction& resolved) {
-    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(action.edge))];
-    const bool backward = action.op == ActionOp::kSendBackward;
-    const ir::DeviceId peer =
-        graph_.stages[backward ? edge.from : edge.to].choice.devices[static_cast<size_t>(action.peer_replica)];
-    if (peer == device) return;
-    const ir::LinkLevel& level = cluster_.link(device, peer);
-    resolved.duration = to_ticks(Seconds(message_bytes(action) / level.bandwidth.count), ticks_per_second_);
-    resolved.latency = to_ticks(level.latency, ticks_per_second_);
-    resolved.link = links_.between(device, peer);
-  }
-
-  /// The actions of one channel, sends and receives in list order.
+  /// What carries the messages of one edge, in one direction, from one replica to another.
   struct Channel {
-    std::vector<ActionIndex> sends, receives;
+    int32_t sends = 0, receives = 0;
+    int32_t link = -1;
+    /// Of its link, once a send has been met; none where both ends are on one device.
+    const ir::LinkLevel* level = nullptr;
+    bool is_met = false;
+    /// Of messages with so many samples as the one before had.
+    int64_t samples = -1;
+    Ticks busy, duration;
   };
 
+  /// Returns the number of the message's channel.
+  int32_t fill_message(ir::DeviceId device, const Action& action, ResolvedAction& resolved) {
+    const size_t number = channel_of(action);
+    Channel& channel = channels_[number];
+    const bool sends = ir::is_send(action.op);
+    if (sends && !std::exchange(channel.is_met, true)) {
+      meet_link(device, action, channel);
+      channel.samples = -1;
+    }
+    if (std::exchange(channel.samples, action.range.size()) != action.range.size()) {
+      const double bytes = message_bytes(action);
+      channel.busy = to_ticks(cluster_.runtime.of_message(bytes), ticks_per_second_);
+      if (channel.level != nullptr)
+        channel.duration = to_ticks(Seconds(bytes / channel.level->bandwidth.count), ticks_per_second_);
+    }
+    ++(sends ? channel.sends : channel.receives);
+    resolved.busy = channel.busy;
+    if (!sends || channel.level == nullptr) return static_cast<int32_t>(number);
+    resolved.duration = channel.duration;
+    resolved.latency = to_ticks(channel.level->latency, ticks_per_second_);
+    resolved.link = channel.link;
+    return static_cast<int32_t>(number);
+  }
+
+  void meet_link(ir::DeviceId device, const Action& send, Channel& channel) {
+    const ir::StageEdge& edge = graph_.edges[ir::EdgeId(static_cast<size_t>(send.edge))];
+    const StageId to = send.op == ActionOp::kSendBackward ? edge.from : edge.to;
+    const ir::DeviceId peer = graph_.stages[to].choice.devices[static_cast<size_t>(send.peer_replica)];
+    if (peer == device) return;
+    channel.level = &cluster_.link(device, peer);
+    channel.link = links_.between(device, peer);
+  }
+
   Status pair_messages() {
-    std::vector<Channel> channels(channel_offsets());
+    // The messages of all channels, one channel after the other, first its sends.
+    std::vector<ActionIndex> messages;
+    std::vector<size_t> next_send, next_receive;
+    size_t count = 0;
+    for (const Channel& channel : channels_) {
+      next_send.push_back(count);
+      next_receive.push_back(count += static_cast<size_t>(channel.sends));
+      count += static_cast<size_t>(channel.receives);
+    }
+    messages.resize(count);
     for (size_t p = 0; p < schedule_.programs.size(); ++p)
       for (size_t i = 0; i < schedule_.programs[p].actions.size(); ++i) {
-        const Action& action = schedule_.programs[p].actions[i];
         const ActionIndex at = result_->first_action[p] + static_cast<ActionIndex>(i);
-        if (ir::is_send(action.op)) channels[channel_of(action)].sends.push_back(at);
-        if (ir::is_receive(action.op)) channels[channel_of(action)].receives.push_back(at);
+        const int32_t channel = channel_of_[static_cast<size_t>(at)];
+        if (channel < 0) continue;
+        const bool sends = ir::is_send(schedule_.programs[p].actions[i].op);
+        messages[(sends ? next_send : next_receive)[static_cast<size_t>(channel)]++] = at;
       }
-    for (const Channel& channel : channels) {
-      const size_t pairs = std::min(channel.sends.size(), channel.receives.size());
-      for (size_t k = 0; k < pairs; ++k) {
-        if (action_of(channel.sends[k]).range != action_of(channel.receives[k]).range)
-          return action_diagnostic(channel.receives[k], "meets a send of other samples: the channel keeps its order",
-                                   "let both ends of a channel list their messages in the same order");
-        result_->actions[static_cast<size_t>(channel.sends[k])].partner = channel.receives[k];
-        result_->actions[static_cast<size_t>(channel.receives[k])].partner = channel.sends[k];
-      }
-      if (channel.sends.size() > pairs)
-        return action_diagnostic(channel.sends[pairs], "is never received", "add the receive at its peer");
-      if (channel.receives.size() > pairs)
-        return action_diagnostic(channel.receives[pairs], "is never sent", "add the send at its peer");
+    size_t first = 0;
+    for (const Channel& channel : channels_) {
+      const std::span all(messages);
+      const auto sends = all.subspan(first, static_cast<size_t>(channel.sends));
+      const auto receives = all.subspan(first + sends.size(), static_cast<size_t>(channel.receives));
+      first += sends.size() + receives.size();
+      GP_TRY_VOID(pair(sends, receives));
     }
+    return Ok{};
+  }
+
+  /// The k-th send of a channel meets its k-th receive.
+  Status pair(std::span<const ActionIndex> sends, std::span<const ActionIndex> receives) {
+    const size_t pairs = std::min(sends.size(), receives.size());
+    for (size_t k = 0; k < pairs; ++k) {
+      if (lowered_ == nullptr && action_of(sends[k]).range != action_of(receives[k]).range)
+        return action_diagnostic(receives[k], "meets a send of other samples: the channel keeps its order",
+                                 "let both ends of a channel list their messages in the same order");
+      result_->actions[static_cast<size_t>(sends[k])].partner = receives[k];
+      result_->actions[static_cast<size_t>(receives[k])].partner = sends[k];
+    }
+    if (sends.size() > pairs)
+      return action_diagnostic(sends[pairs], "is never received", "add the receive at its peer");
+    if (receives.size() > pairs) return action_diagnostic(receives[pairs], "is never sent", "add the send at its peer");
     return Ok{};
   }
 
@@ -246,11 +305,15 @@ class Resolver {
   const StageGraph& graph_;
   const ir::Cluster& cluster_;
   const Schedule& schedule_;
+  const LoweredSchedule* const lowered_;
   double ticks_per_second_;
   Links links_;
   const IdMap<StageId, cost::StageBoundary> boundaries_;
   IdMap<StageId, int32_t> slot_offset_;
   std::vector<size_t> channel_offset_;
+  std::vector<Channel> channels_;
+  /// Per action of a message its channel; -1 for all else.
+  std::vector<int32_t> channel_of_;
   std::optional<ResolvedSchedule> result_;
 };
 
@@ -258,7 +321,12 @@ class Resolver {
 
 Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                                  double ticks_per_second) {
-  return Resolver(graph, cluster, schedule, ticks_per_second).run();
+  return Resolver(graph, cluster, schedule, nullptr, ticks_per_second).run();
+}
+
+Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
+                                 double ticks_per_second) {
+  return Resolver(graph, cluster, lowered.schedule, &lowered, ticks_per_second).run();
 }
 
 }  // namespace graphpipe::scheduler

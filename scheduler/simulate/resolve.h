@@ -4,7 +4,7 @@
 
 #include "ir/cluster.h"
 #include "scheduler/action_problem.h"
-#include "scheduler/lowering/items.h"
+#include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/timeline.h"
 
@@ -46,6 +46,10 @@ struct ResolvedSchedule {
 /// not its own; a message that no item of its replica contains; a send without its receive or the reverse; a channel
 /// whose k-th send and k-th receive differ in their range; what list_order.h says.
 Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
+                                 double ticks_per_second);
+
+/// The same of a schedule as it was lowered, without a check of its lists. Needs: as simulate says.
+Result<ResolvedSchedule> resolve(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
                                  double ticks_per_second);
 
 }  // namespace graphpipe::scheduler

@@ -157,7 +157,7 @@ Diagnostic Simulator::stuck(size_t program) const {
                           "waits forever", kCheckHint);
 }
 
-Result<Timeline> Simulator::take_timeline() const {
+Timeline Simulator::take_timeline() const {
   Timeline timeline;
   const auto place_of = [this](ActionIndex at) {
     if (at < 0) return ActionPlace{};
@@ -182,6 +182,18 @@ Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, c
                           const SimulateOptions& options) {
   GP_TRY(const ResolvedSchedule resolved, resolve(graph, cluster, schedule, options.ticks_per_second));
   return Simulator(graph, cluster, schedule, options, resolved).run();
+}
+
+Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
+                          const SimulateOptions& options) {
+  GP_TRY(const ResolvedSchedule resolved, resolve(graph, cluster, lowered, options.ticks_per_second));
+  return Simulator(graph, cluster, lowered.schedule, options, resolved).run();
+}
+
+Result<Ticks> simulated_makespan(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
+                                 const SimulateOptions& options) {
+  GP_TRY(const ResolvedSchedule resolved, resolve(graph, cluster, lowered, options.ticks_per_second));
+  return Simulator(graph, cluster, lowered.schedule, options, resolved).run_for_makespan();
 }
 
 }  // namespace graphpipe::scheduler

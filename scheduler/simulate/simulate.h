@@ -12,6 +12,7 @@
 // program starts after the constant part of the step.
 
 #include "ir/cluster.h"
+#include "scheduler/lowering/insert_transfers.h"
 #include "scheduler/simulate/durations.h"
 #include "scheduler/simulate/timeline.h"
 
@@ -30,5 +31,13 @@ struct SimulateOptions {
 /// device, the position and the action.
 Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, const Schedule& schedule,
                           const SimulateOptions& options = {});
+
+/// The same of a schedule as it was lowered, of which only what it waits for is found out. Needs: a compute order whose
+/// updates, if it has any, stand where they may, or a check_schedule of what was lowered.
+Result<Timeline> simulate(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
+                          const SimulateOptions& options = {});
+/// Only its makespan.
+Result<Ticks> simulated_makespan(const StageGraph& graph, const ir::Cluster& cluster, const LoweredSchedule& lowered,
+                                 const SimulateOptions& options = {});
 
 }  // namespace graphpipe::scheduler

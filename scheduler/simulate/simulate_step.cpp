@@ -19,24 +19,28 @@ void Simulator::prepare_collectives() {
   std::vector<ir::DeviceId> norm_devices;
   // The norm comes first, then the reductions of each group, update by update.
   collectives_.resize(1);
-  for (ActionIndex at = 0; at < static_cast<ActionIndex>(resolved_.actions.size()); ++at) {
-    const Action& action = action_of(at);
-    if (action.op == ActionOp::kNorm) {
-      ++collectives_.front().members;
-      norm_devices.push_back(schedule_.programs[program_of(at)].device);
+  for (size_t p = 0; p < programs_.size(); ++p) {
+    ActionIndex at = resolved_.first_action[p];
+    for (const Action& action : schedule_.programs[p].actions) {
+      const ActionIndex own = at++;
+      const bool reduces = action.op == ActionOp::kReduceGradient;
+      if (action.op == ActionOp::kNorm) {
+        ++collectives_.front().members;
+        norm_devices.push_back(schedule_.programs[p].device);
+      }
+      if (!reduces && action.op != ActionOp::kStep) continue;
+      const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
+      if (group < 0) continue;
+      const auto [found, added] =
+          numbers.emplace(std::pair(group, action.range.first), static_cast<int32_t>(collectives_.size()));
+      if (added) {
+        Collective& collective = collectives_.emplace_back();
+        collective.length = lengths[static_cast<size_t>(group)];
+        collective.group = group;
+      }
+      collective_of_action_[static_cast<size_t>(own)] = found->second;
+      if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
     }
-    const int group = group_of_[StageId(static_cast<size_t>(action.stage))];
-    const bool reduces = action.op == ActionOp::kReduceGradient;
-    if (group < 0 || !(reduces || action.op == ActionOp::kStep)) continue;
-    const auto [found, added] =
-        numbers.emplace(std::pair(group, action.range.first), static_cast<int32_t>(collectives_.size()));
-    if (added) {
-      Collective& collective = collectives_.emplace_back();
-      collective.length = lengths[static_cast<size_t>(group)];
-      collective.group = group;
-    }
-    collective_of_action_[static_cast<size_t>(at)] = found->second;
-    if (reduces) ++collectives_[static_cast<size_t>(found->second)].members;
   }
   collectives_.front().length = to_ticks(total_time(cluster_, norm_devices), options_.ticks_per_second);
   find_reduction_links();
@@ -82,15 +86,18 @@ Ticks Simulator::occupy_links(const Collective& collective) {
 /// Marks the reductions and steps that stand before compute actions of their update.
 void Simulator::find_early_ends() {
   ends_early_.assign(resolved_.actions.size(), 0);
+  const auto ends_update = [](const Action& action) {
+    return action.op == ActionOp::kReduceGradient || action.op == ActionOp::kStep;
+  };
   for (size_t p = 0; p < programs_.size(); ++p) {
+    if (std::ranges::none_of(schedule_.programs[p].actions, ends_update)) continue;
     // Per stage and replica: the first sample that a later compute action works on.
     std::map<std::pair<int32_t, int32_t>, int64_t> later;
     for (ActionIndex at = resolved_.first_action[p + 1]; at-- > resolved_.first_action[p];) {
       const Action& action = action_of(at);
       const auto [first, added] = later.emplace(std::pair(action.stage, action.replica), graph_.batch.count);
       if (ir::is_compute(action.op)) first->second = std::min(first->second, action.range.first);
-      if (action.op == ActionOp::kReduceGradient || action.op == ActionOp::kStep)
-        ends_early_[static_cast<size_t>(at)] = first->second < action.range.last;
+      if (ends_update(action)) ends_early_[static_cast<size_t>(at)] = first->second < action.range.last;
     }
   }
 }

@@ -2,6 +2,7 @@
 // The simulator's state and steps; internal to simulate*.cpp. One event is one program that may go on at a time; events
 // come in ascending time, ties to the lower program, so that links are asked for in the order of time.
 
+#include <algorithm>
 #include <optional>
 #include <queue>
 
@@ -59,6 +60,19 @@ class Simulator {
       : graph_(graph), cluster_(cluster), schedule_(schedule), options_(options), resolved_(resolved) {}
 
   Result<Timeline> run() {
+    GP_TRY_VOID(run_programs());
+    return take_timeline();
+  }
+  /// The last end of an action.
+  Result<Ticks> run_for_makespan() {
+    GP_TRY_VOID(run_programs());
+    Ticks makespan;
+    for (const Span& span : spans_) makespan = std::max(makespan, span.end);
+    return makespan;
+  }
+
+ private:
+  Status run_programs() {
     prepare();
     while (!queue_.empty() && !problem_) {
       const Event event = queue_.top();
@@ -69,10 +83,9 @@ class Simulator {
     if (problem_) return *problem_;
     for (size_t p = 0; p < programs_.size(); ++p)
       if (!programs_[p].finished) return stuck(p);
-    return take_timeline();
+    return Ok{};
   }
 
- private:
   struct Event {
     Ticks time;
     size_t program = 0;
@@ -110,7 +123,7 @@ class Simulator {
   std::string_view order_problem(const Action& action, const ItemRun& item) const;
   Outcome fail(ActionIndex at, std::string_view what);
   Diagnostic stuck(size_t program) const;
-  Result<Timeline> take_timeline() const;
+  Timeline take_timeline() const;
 
   size_t program_of(ActionIndex at) const {
     return static_cast<size_t>(resolved_.program_of_action[static_cast<size_t>(at)]);

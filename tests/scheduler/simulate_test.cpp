@@ -157,3 +157,30 @@ TEST_CASE("reductions over the same links take turns, those over different links
   }
   CHECK(ends[2] < ends[3] + length(StageId(2u)));
 }
+
+TEST_CASE("what the lowering knows of a schedule changes nothing but the time that its simulation takes") {
+  for (const Policy& policy : all_policies())
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      if (policy.shape != StageShape::kAny || policy.tries_others) continue;
+      CAPTURE(policy.name);
+      CAPTURE(seed);
+      StandaloneCase random = random_stages(seed);
+      random.cluster.runtime = {.step = Seconds(1), .message = Seconds(0.125), .message_byte = 0.01};
+      const auto compute = policy.order({.graph = random.graph, .cluster = random.cluster});
+      if (!compute.ok()) continue;
+      const auto lowered = lower_transfers(random.graph, *compute);
+      if (!lowered.ok()) continue;
+      const SimulateOptions options{.ticks_per_second = kTicksPerUnit};
+      const auto checked = simulate(random.graph, random.cluster, lowered->schedule, options);
+      const auto known = simulate(random.graph, random.cluster, *lowered, options);
+      REQUIRE(checked.ok());
+      REQUIRE(known.ok());
+      CHECK(known->spans == checked->spans);
+      CHECK(known->makespan == checked->makespan);
+      const auto shorter = lower_transfers(random.graph, *compute, {.only_what_takes_time = true});
+      REQUIRE(shorter.ok());
+      const auto makespan = simulated_makespan(random.graph, random.cluster, *shorter, options);
+      REQUIRE(makespan.ok());
+      CHECK(*makespan == checked->makespan);
+    }
+}
