@@ -70,7 +70,8 @@ Result<BuiltSchedule> build_schedule(const StageGraph& given, const ir::Cluster&
                               .in_flight = options.in_flight,
                               .choices = options.choices,
                               .searched_actions = options.searched_actions,
-                              .lowering = options.lowering};
+                              .lowering = options.lowering,
+                              .is_over = options.is_over};
   GP_TRY(Schedule compute, policy->order(request));
   if (options.search)
     compute = improve_order(graph, cluster, std::move(compute),

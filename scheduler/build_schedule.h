@@ -19,6 +19,8 @@ struct BuildOptions {
   bool search = false;
   /// Actions that the search of orders may simulate, this one or that of policy auto.
   int64_t searched_actions = kSearchedActions;
+  /// As in PolicyRequest.
+  std::function<bool()> is_over = {};
   LoweringOptions lowering;
   MemoryOptions memory;
   SimulateOptions simulation;

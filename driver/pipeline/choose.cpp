@@ -9,6 +9,7 @@
 #include "driver/report/search_line.h"
 #include "partitioner/plan_for_policy.h"
 #include "scheduler/step_of_plan.h"
+#include "support/stopwatch.h"
 #include "support/units.h"
 
 namespace graphpipe::driver {
@@ -180,6 +181,9 @@ Result<Choice> choose_assignment(const PlanOptions& options, const ir::PlanGraph
   const scheduler::BuildOptions to_end = build_options(options.policy, graph, options.order);
   scheduler::BuildOptions building = to_end;
   building.searched_actions = scheduler::kSearchedActionsOfCandidate;
+  building.is_over = [&request, watch = Stopwatch()] {
+    return request.cancel->load() || watch.seconds() > request.time_limit;
+  };
   const auto timed_by = [&](const scheduler::BuildOptions& build) {
     return [&, drain_every](const ir::Assignment& assignment) {
       const double step =

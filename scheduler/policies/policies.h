@@ -3,6 +3,7 @@
 // reductions and steps are added by one lowering (insert_transfers.h), so a new policy is one function and one line
 // of the list in policies.cpp.
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -46,6 +47,8 @@ struct PolicyRequest {
   int64_t searched_actions = kSearchedActions;
   /// auto: how the orders that it compares are lowered.
   LoweringOptions lowering = {};
+  /// Whether the time for a better order than the policy's rule gives is over. Empty: it never is.
+  std::function<bool()> is_over = {};
 };
 
 /// A kBadPlan error of a policy: what it found, and what to do.

@@ -73,19 +73,21 @@ class Raiser {
         reached_(measure(numbers_)) {}
 
   IdMap<StageId, Samples> run(double period) {
-    while (reached_ > period * (1 + kTolerance) && simulations_ < kMaxSimulations)
+    while (reached_ > period * (1 + kTolerance) && !is_over())
       if (!raise_one() && !raise_with_ancestors()) break;
     return numbers_;
   }
 
  private:
+  bool is_over() const { return simulations_ >= kMaxSimulations || (request_.is_over && request_.is_over()); }
+
   double measure(const IdMap<StageId, Samples>& numbers) {
     ++simulations_;
     return steady_period(request_, numbers, order_);
   }
 
   bool keep_if_faster(IdMap<StageId, Samples> candidate) {
-    if (simulations_ >= kMaxSimulations) return false;
+    if (is_over()) return false;
     candidate = without_deadlock(request_.graph, std::move(candidate));
     if (cost::memory_shortfall(request_.graph, request_.cluster, candidate) > Bytes(0)) return false;
     const double period = measure(candidate);
@@ -149,6 +151,7 @@ IdMap<StageId, Samples> raise_where_starved(const PolicyRequest& request, IdMap<
                                             double period, const OrderByNumbers& order) {
   const int64_t batch = request.graph.batch.count;
   if (largest(numbers) >= batch || items_in(request.graph, batch) > kMaxItems) return numbers;
+  if (request.is_over && request.is_over()) return numbers;
   const double step = step_seconds(request, batch, numbers, order);
   if (step <= cost::step_bound(request.graph, request.cluster).total() * 1.01) return numbers;
   return Raiser(request, std::move(numbers), order).run(period);

@@ -85,3 +85,37 @@ TEST_CASE("numbers that are enough stay as they are") {
   const PolicyRequest request{.graph = graph, .cluster = cluster};
   CHECK(raise_where_starved(request, depth_numbers(graph), 3, alternate) == depth_numbers(graph));
 }
+
+TEST_CASE("no number is raised when the time is over, and those raised before it is stay") {
+  int ended = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    StandaloneCase standalone =
+        random_stages(seed, {.max_stages = 6, .frozen = false, .recompute = false, .weights = false});
+    standalone.graph.batch = Samples(96);
+    for (ir::Stage& stage : standalone.graph.stages)
+      if (stage.choice.micro_batch == Samples(3)) stage.choice.micro_batch = Samples(4);
+    PolicyRequest request{.graph = standalone.graph, .cluster = standalone.cluster};
+    const auto numbers = in_flight_of(request);
+    const double period = attainable_period(request);
+    int asked = 0, late = 0;
+    bool is_over = false;
+    const OrderByNumbers order = [&](const StageGraph& graph, const IdMap<StageId, Samples>& wanted) {
+      late += is_over;
+      return alternate(graph, wanted);
+    };
+    const auto raised_for = [&](int times) {
+      asked = 0;
+      is_over = false;
+      request.is_over = [&, times] { return is_over = ++asked > times; };
+      return raise_where_starved(request, numbers, period, order);
+    };
+    CHECK(raised_for(0) == numbers);
+    const auto whole = raised_for(1000);
+    const auto half = raised_for(asked / 2);
+    CHECK(late == 0);
+    ended += half != whole;
+    for (const StageId stage : standalone.graph.stage_ids()) CHECK(half[stage] >= numbers[stage]);
+  }
+  CHECK(ended > 0);
+}
