@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "ir/cluster.h"
 #include "tests/support/plan_graphs.h"
 
@@ -71,6 +74,29 @@ TEST_CASE("a further search has what is left of the time limit, and never less t
   const Stopwatch watch;
   CHECK(with_time_left({{.time_limit = kInfinity}}, watch).time_limit == kInfinity);
   CHECK(with_time_left({{.time_limit = 0}}, watch).time_limit == 0);
+}
+
+TEST_CASE("searches that follow each other share the time limit: the later ones end when it is over") {
+  ir::PlanGraph graph = tests::chain_graph(12);
+  for (const ir::PlanNodeId node : graph.node_ids())
+    graph.nodes[node].forward = ir::SampleFunction::polynomial(0, 1e-4 * static_cast<double>(1 + node.index() * 7 % 5));
+  const ir::Cluster cluster = ir::equal_devices(3);
+  const auto timed_within = [&](double seconds) {
+    int timed = 0;
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    request.time_limit = seconds;
+    request.evaluate = [&timed](const ir::Assignment&) {
+      if (++timed == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      return 1.0;
+    };
+    const auto found = plan_asynchronous(kSequential, request, Stopwatch());
+    REQUIRE(found.ok());
+    CHECK(found->complete == (seconds > 1));
+    return timed;
+  };
+  const int all = timed_within(1e6);
+  CHECK(all > 6);
+  CHECK(2 * timed_within(0.25) < all);
 }
 
 }  // namespace
