@@ -19,8 +19,8 @@ namespace {
 
 using ir::StageId;
 
-/// Most plans of an answer, most plans that are simulated, and the items after which simulation stops sooner.
-constexpr size_t kMaxReturned = 12, kMaxSimulated = 8;
+/// Most plans of an answer, and the items after which simulation stops sooner.
+constexpr size_t kMaxReturned = 12;
 constexpr double kMaxSimulatedItems = 50'000;
 constexpr double kStepRounding = 1e-9;
 
@@ -274,13 +274,13 @@ void Candidates::explain_refusal() {
 
 /// Simulates the best plans, and the one with the smallest objective if time allows; keeps those that have a schedule,
 /// with its step. Needs: sorted.
-bool Candidates::simulate_best() {
+bool Candidates::simulate_best(size_t max_simulated) {
   std::vector<PlanCandidate> simulated;
   const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
   double items = 0, known_step = request_.known_step;
   bool is_complete = true;
   for (auto candidate = found_.begin(); candidate != found_.end(); ++candidate) {
-    const bool enough = simulated.size() >= kMaxSimulated || (!simulated.empty() && items > kMaxSimulatedItems);
+    const bool enough = simulated.size() >= max_simulated || (!simulated.empty() && items > kMaxSimulatedItems);
     if (enough && (candidate != smallest || items > kMaxSimulatedItems)) continue;
     if (!may_beat(request_, candidate->assignment, known_step)) continue;
     const bool is_cancelled = request_.cancel != nullptr && request_.cancel->load();
@@ -298,10 +298,10 @@ bool Candidates::simulate_best() {
   return is_complete;
 }
 
-Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds) {
+Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds, size_t max_simulated) {
   at_step_.clear();  // from here on steps are those of the simulator
   std::stable_sort(found_.begin(), found_.end(), is_better);
-  if (request_.evaluate) complete = simulate_best() && complete;
+  if (request_.evaluate) complete = simulate_best(max_simulated) && complete;
   if (found_.empty()) {
     if (!complete)
       return Diagnostic{.code = Code::kInterrupted,

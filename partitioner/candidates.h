@@ -49,6 +49,9 @@ bool may_beat(const PlanRequest& request, ir::Assignment assignment, double seco
 /// with, or freely. A plan that breaks a rule fits no memory.
 enum class MemoryFit : uint8_t { kDoesNotFit, kThrottled, kFits };
 
+/// Plans of a search that are simulated, where it does not ask for more.
+inline constexpr size_t kMaxSimulated = 8;
+
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.
 class Candidates {
@@ -80,9 +83,10 @@ class Candidates {
   /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `limit` above 0.
   void drop_all_but(size_t limit);
 
-  /// The best few, and the one with the smallest objective.
+  /// The best few, and the one with the smallest objective. At most `max_simulated` are simulated, the best by
+  /// cost::iteration_time, and one with the smallest objective.
   /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
-  Result<PlanAnswer> answer(bool complete, double search_seconds);
+  Result<PlanAnswer> answer(bool complete, double search_seconds, size_t max_simulated = kMaxSimulated);
 
  private:
   /// The stages as they are, on devices 0, 1, ...
@@ -90,7 +94,7 @@ class Candidates {
   /// Adds it unless it is there already.
   void keep(PlanCandidate candidate);
   /// Returns whether time was left for all that it had to simulate.
-  bool simulate_best();
+  bool simulate_best(size_t max_simulated);
   /// Keeps why a plan is none.
   void refuse(const Diagnostic& problem);
   /// Asks why the last plan that keeps all rules cannot be used, where there is one.

@@ -20,9 +20,67 @@ constexpr size_t kMaxPlacedDevices = 6;
 constexpr int64_t kMaxKept = 1 << 16;
 constexpr size_t kFewKept = 1 << 8;
 
+/// Whether places in other groups of links are tried for equal devices.
+enum class Places : uint8_t { kInAllGroups, kInOrder };
+
+/// The orders of the devices that give different plans.
+class DistinctOrders {
+ public:
+  DistinctOrders(const PlanRequest& request, Places places)
+      : levels_(request.cluster->levels), classes_(device_classes(*request.graph, *request.cluster)), places_(places) {
+    if (classes_.size() > kMaxPlacedDevices || !request.replicas.empty()) return;
+    used_.assign(classes_.size(), false);
+    extend();
+  }
+  std::vector<std::vector<ir::DeviceId>> take() { return std::move(orders_); }
+
+ private:
+  void extend() {
+    if (order_.size() == classes_.size()) return orders_.push_back(order_);
+    for (size_t device = 0; device < classes_.size(); ++device) {
+      if (used_[device] || stands_for_earlier(device)) continue;
+      used_[device] = true;
+      order_.push_back(ir::DeviceId(device));
+      extend();
+      order_.pop_back();
+      used_[device] = false;
+    }
+  }
+
+  /// Whether a device before this one is as fast, has as much memory, and the same links to all that have been used.
+  bool stands_for_earlier(size_t device) const {
+    for (size_t other = 0; other < device; ++other)
+      if (!used_[other] && classes_[other] == classes_[device] && may_change_places(other, device)) return true;
+    return false;
+  }
+
+  bool may_change_places(size_t a, size_t b) const {
+    if (places_ == Places::kInOrder || levels_.empty()) return true;
+    size_t level = 0;
+    while (level + 1 < levels_.size() && a / group_at(level) != b / group_at(level)) ++level;
+    if (level == 0) return true;
+    // Their groups of the level below change places, with all that they hold.
+    const size_t size = group_at(level - 1), one = a / size * size, other = b / size * size;
+    for (size_t i = 0; i < size; ++i) {
+      if (one + i >= used_.size() || other + i >= used_.size()) return false;
+      if (used_[one + i] || used_[other + i] || classes_[one + i] != classes_[other + i]) return false;
+    }
+    return true;
+  }
+  size_t group_at(size_t level) const { return static_cast<size_t>(levels_[level].group); }
+
+  const std::vector<ir::LinkLevel>& levels_;
+  const std::vector<int> classes_;
+  const Places places_;
+  std::vector<bool> used_;
+  std::vector<ir::DeviceId> order_;
+  std::vector<std::vector<ir::DeviceId>> orders_;
+};
+
 class Enumerator {
  public:
-  Enumerator(const PlanRequest& request, const NodeGroups& groups, const DeviceBudget& budget, int64_t max_plans)
+  Enumerator(const PlanRequest& request, const NodeGroups& groups, const DeviceBudget& budget, int64_t max_plans,
+             Places places)
       : request_(request),
         groups_(groups),
         budget_(budget),
@@ -31,7 +89,7 @@ class Enumerator {
         deadline_(request.time_limit, request.cancel),
         candidates_(request),
         stage_of_(groups.nodes.size(), 0),
-        orders_(distinct_orders(request)),
+        orders_(DistinctOrders(request, places).take()),
         placements_(static_cast<int64_t>(std::max<size_t>(orders_.size(), 1 + other_placements(request)))) {
     for (const auto& nodes : groups.nodes) {
       double seconds = 0;
@@ -57,7 +115,7 @@ class Enumerator {
       return Diagnostic{.code = Code::kLimitExceeded,
                         .message = text("there are more than ", max_plans_, " plans to try"),
                         .hint = "use another planner"};
-    return candidates_.answer(!deadline_.passed(), watch.seconds());
+    return candidates_.answer(!deadline_.passed(), watch.seconds(), kFewKept);
   }
 
  private:
@@ -129,26 +187,6 @@ class Enumerator {
     return devices_differ(*request.graph, *request.cluster) ? max_other_placements(*request.cluster) : 0;
   }
 
-  /// Orders of the devices that give different plans: those of equal speed and memory keep their order.
-  static std::vector<std::vector<ir::DeviceId>> distinct_orders(const PlanRequest& request) {
-    const std::vector<int> classes = device_classes(*request.graph, *request.cluster);
-    if (classes.size() > kMaxPlacedDevices || !request.replicas.empty()) return {};
-    std::vector<int> sequence = classes;
-    std::sort(sequence.begin(), sequence.end());
-    std::vector<std::vector<ir::DeviceId>> orders;
-    do {
-      std::vector<ir::DeviceId> order;
-      std::vector<size_t> next(classes.size(), 0);
-      for (const int wanted : sequence) {
-        size_t& at = next[static_cast<size_t>(wanted)];
-        while (classes[at] != wanted) ++at;
-        order.push_back(ir::DeviceId(at++));
-      }
-      orders.push_back(std::move(order));
-    } while (std::next_permutation(sequence.begin(), sequence.end()));
-    return orders;
-  }
-
   const PlanRequest& request_;
   const NodeGroups& groups_;
   const DeviceBudget budget_;
@@ -181,7 +219,9 @@ Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t ma
                                       " nodes, this graph has ", groups.nodes.size()),
                       .hint = "use the planner graphpipe or sequential"};
   GP_TRY(const DeviceBudget budget, device_budget(request));
-  return Enumerator(request, groups, budget, max_plans).run();
+  Result<PlanAnswer> answer = Enumerator(request, groups, budget, max_plans, Places::kInAllGroups).run();
+  if (answer.ok() || answer.problems().front().code != Code::kLimitExceeded) return answer;
+  return Enumerator(request, groups, budget, max_plans, Places::kInOrder).run();
 }
 
 }  // namespace graphpipe::partitioner

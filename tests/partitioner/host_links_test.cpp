@@ -58,3 +58,25 @@ TEST_CASE("more hosts never make a plan slower: the searches may leave them idle
     }
   }
 }
+
+TEST_CASE("exhaustive search tries equal devices in all hosts, and times more plans than other searches") {
+  // Two chains of two nodes each, whose numbers alternate: in their order every stage would send to another host.
+  const ir::PlanGraph graph =
+      tests::plan_graph({{}, {}, {0}, {1}}, std::vector(4, tests::NodePrice{.bytes = 1000}), Samples(8));
+  const auto two_hosts = [](double between_hosts) {
+    ir::Cluster cluster = ir::equal_devices(4);
+    cluster.levels = {{.group = 2, .latency = Seconds(0), .bandwidth = BytesPerSecond(1e9)},
+                      {.group = 4, .latency = Seconds(0), .bandwidth = BytesPerSecond(between_hosts)}};
+    return cluster;
+  };
+  CHECK(step_of("exhaustive", graph, two_hosts(1), false) ==
+        doctest::Approx(step_of("exhaustive", graph, two_hosts(1e9), false)));
+  const ir::Cluster cluster = two_hosts(1e9);
+  int timed = 0;
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  request.evaluate = [&timed](const ir::Assignment&) { return static_cast<double>(1000 - ++timed); };
+  const auto answer = plan("exhaustive", request);
+  REQUIRE(answer.ok());
+  CHECK(timed > 50);
+  CHECK(answer->candidates.front().step_seconds == 1000 - timed);
+}
