@@ -100,9 +100,20 @@ Inferred infer_recurrent(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
+/// What LSTMs of floats take that go by steps of the runtime's own (runtime/kernels/lstm_steps.h): recurrent weights in
+/// another order, and sums of a direction's biases. Unset for all others, and on a processor without such steps too
+/// little.
+std::optional<double> steps_scratch(const NodeView& node, const ir::Value& recurrent) {
+  constexpr int64_t kPanelColumns = 16;
+  const int64_t hidden = recurrent.type.shape[2].factor;
+  if (!is_lstm(node) || recurrent.type.dtype != ir::DType::kFloat32 || hidden % kPanelColumns != 0) return std::nullopt;
+  return static_cast<double>(4 * hidden * (hidden + 1)) * sizeof(float);
+}
+
 // The results of all steps are listed step by step and then stacked, per direction and then for both
 // (runtime/recurrent.cpp).
 double forward_scratch(const NodeView& node, Samples samples) {
+  if (const std::optional<double> of_steps = steps_scratch(node, node.input(2))) return *of_steps;
   constexpr size_t kStepsRank = 4;
   double all = 0, gates = 0;
   for (size_t i = 0; i < node.output_count(); ++i) {
@@ -252,6 +263,10 @@ Inferred infer_previous(const NodeView& node) {
 Work gates_work(const NodeView& node, Samples samples) {
   const double hidden = static_cast<double>(node.output(node.output_count() - 1).type.shape.back().at(samples));
   Work work = per_output_element(node, samples, 2 * hidden + 10);
+  if (const std::optional<double> of_steps = steps_scratch(node, node.input(node.input_count() - 1))) {
+    work.scratch = *of_steps;
+    return work;
+  }
   for (size_t i = 0; i < node.output_count(); ++i) work.scratch += bytes_of(node.output(i), samples);
   return work;
 }

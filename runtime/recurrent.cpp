@@ -11,7 +11,12 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <vector>
+
+#include "runtime/kernels/lstm_steps.h"
+#include "runtime/kernels/product.h"
+#include "runtime/kernels/vector_loops.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -52,6 +57,80 @@ at::Tensor with_output(const at::Tensor& h, const at::Tensor& y, int64_t step, i
   return y.defined() ? h + y[step][direction] : h;
 }
 
+// --- LSTMs of floats on CPUs, by steps of our own ---
+
+bool has_own_steps(std::initializer_list<at::Tensor> operands, int64_t hidden) {
+  return has_lstm_steps(hidden) && std::ranges::all_of(operands, [](const at::Tensor& each) {
+           return !each.defined() || (is_plain(each) && each.numel() > 0);
+         });
+}
+
+at::Tensor contiguous(const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; }
+const float* elements_of(const at::Tensor& tensor, int64_t direction) {
+  return tensor.defined() ? tensor.const_data_ptr<float>() + direction * tensor.stride(0) : nullptr;
+}
+float* mutable_elements_of(const at::Tensor& tensor, int64_t direction) {
+  return tensor.mutable_data_ptr<float>() + direction * tensor.stride(0);
+}
+
+/// Calls `work` with the steps of each direction, from sizes [D, T, B, 4H] of gates.
+template <typename Work>
+void for_each_direction(at::IntArrayRef gates, const at::Tensor& r, Reading reading, const Work& work) {
+  const int64_t hidden = r.size(2);
+  const at::Tensor workspace = new_floats({4 * hidden * hidden});
+  for (int64_t d = 0; d < direction_count(reading); ++d)
+    work(d, LstmSteps{.steps = gates[1],
+                      .rows = gates[2],
+                      .hidden = hidden,
+                      .is_backward = is_backward(reading, d),
+                      .recurrent = elements_of(r, d),
+                      .workspace = workspace.mutable_data_ptr<float>(),
+                      .output_stride = gates[0] * gates[2] * hidden});
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> lstm_by_steps(
+    const at::Tensor& x, const at::Tensor& w, const at::Tensor& r, const at::Tensor& bias, const at::Tensor& h,
+    const at::Tensor& c, Reading reading) {
+  const int64_t steps = x.size(0), rows = x.size(1), hidden = r.size(2), directions = direction_count(reading);
+  const at::Tensor y = new_floats({steps, directions, rows, hidden}),
+                   gates = new_floats({directions, steps, rows, 4 * hidden}),
+                   cells = new_floats({directions, steps, rows, hidden}),
+                   last_h = new_floats({directions, rows, hidden}), last_c = new_floats({directions, rows, hidden});
+  const at::Tensor inputs = x.reshape({steps * rows, x.size(2)});
+  for_each_direction(gates.sizes(), r, reading, [&](int64_t d, const LstmSteps& of) {
+    const at::Tensor sums = gates.select(0, d).view({steps * rows, 4 * hidden});
+    if (bias.defined())
+      sums.copy_((bias[d].narrow(0, 0, 4 * hidden) + bias[d].narrow(0, 4 * hidden, 4 * hidden)).expand_as(sums));
+    product_into(sums, inputs, w[d].t(), /*adds=*/bias.defined());
+    float* const states = y.mutable_data_ptr<float>() + d * rows * hidden;
+    lstm_steps(of, elements_of(h, d), elements_of(c, d), mutable_elements_of(gates, d), mutable_elements_of(cells, d),
+               states);
+    const int64_t last = step_at(of.is_backward, steps - 1, steps);
+    last_h.select(0, d).copy_(y.select(0, last).select(0, d));
+    last_c.select(0, d).copy_(cells.select(0, d).select(0, last));
+  });
+  return {y, last_h, last_c, gates, cells};
+}
+
+at::Tensor copy_or_zeros(const at::Tensor& gradient, at::IntArrayRef sizes) {
+  const at::Tensor copy = new_floats(sizes);
+  return gradient.defined() ? copy.copy_(gradient) : copy.zero_();
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_gate_gradient_by_steps(
+    const at::Tensor& y, const at::Tensor& last_h, const at::Tensor& last_c, const at::Tensor& gates,
+    const at::Tensor& cells, const at::Tensor& c, const at::Tensor& r, Reading reading) {
+  const int64_t states[] = {gates.size(0), gates.size(2), r.size(2)};
+  const at::Tensor sums = new_floats(gates.sizes()), state = copy_or_zeros(last_h, states),
+                   cell = copy_or_zeros(last_c, states);
+  for_each_direction(gates.sizes(), r, reading, [&](int64_t d, const LstmSteps& of) {
+    const float* const of_y = y.defined() ? y.const_data_ptr<float>() + d * gates.size(2) * r.size(2) : nullptr;
+    lstm_steps_gradient(of, elements_of(gates, d), elements_of(cells, d), elements_of(c, d), of_y,
+                        mutable_elements_of(state, d), mutable_elements_of(cell, d), mutable_elements_of(sums, d));
+  });
+  return {sums, state, cell};
+}
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& x, const at::Tensor& w,
@@ -59,6 +138,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> lstm(cons
                                                                             const at::Tensor& h, const at::Tensor& c,
                                                                             Reading reading) {
   const int64_t steps = x.size(0), hidden = r.size(2);
+  if (has_own_steps({x, w, r, bias, h, c}, hidden))
+    return lstm_by_steps(x, w, r.contiguous(), bias, contiguous(h), contiguous(c), reading);
   Tensors outputs, last_h, last_c, all_gates, all_cells;
   for (int64_t d = 0; d < direction_count(reading); ++d) {
     const bool backward = is_backward(reading, d);
@@ -91,6 +172,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_gate_gradient(const at::Tens
                                                                   const at::Tensor& cells, const at::Tensor& c,
                                                                   const at::Tensor& r, Reading reading) {
   const int64_t steps = gates.size(1), hidden = r.size(2);
+  if (has_own_steps({y, last_h, last_c, gates, cells, c, r}, hidden))
+    return lstm_gate_gradient_by_steps(contiguous(y), last_h, last_c, gates.contiguous(), cells.contiguous(),
+                                       contiguous(c), r.contiguous(), reading);
   Tensors all, first_h, first_c;
   for (int64_t d = 0; d < direction_count(reading); ++d) {
     const bool backward = is_backward(reading, d);

@@ -1,6 +1,5 @@
 // The kernels of convolutions and pools of planes, against LibTorch's own operators.
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -25,6 +24,7 @@
 #include "runtime/kernels/windows.h"
 #include "runtime/kernels/winograd.h"
 #include "runtime/reference/run_together.h"
+#include "tests/ops_run/drawn.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -74,10 +74,6 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
 constexpr wire::ConvolutionKernel kKernels[] = {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd2,
                                                 wire::ConvolutionKernel::kWinograd4};
 
-at::Tensor random_planes(at::IntArrayRef sizes, uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
-}
-
 // By the largest element of what is expected.
 double relative_difference(const at::Tensor& found, const at::Tensor& expected) {
   REQUIRE(found.sizes() == expected.sizes());
@@ -108,9 +104,9 @@ class Forced {
 
 std::vector<at::Tensor> passes_of(const PlaneCase& c) {
   const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
-  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
-  const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
-  const at::Tensor result = convolution(x, w, {}, geometry), gradient = random_planes(result.sizes(), 3);
+  const at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+  const at::Tensor w = drawn({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+  const at::Tensor result = convolution(x, w, {}, geometry), gradient = drawn(result.sizes(), 3);
   return {result, convolution_input_gradient(gradient, x, w, geometry),
           convolution_weight_gradient(gradient, x, w, geometry)};
 }
@@ -120,9 +116,9 @@ void check_convolution(const PlaneCase& c) {
   CAPTURE(c.channels);
   CAPTURE(c.size[0]);
   const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
-  const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 1);
-  const at::Tensor w = random_planes({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
-  const at::Tensor bias = random_planes({c.results}, 3);
+  const at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+  const at::Tensor w = drawn({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+  const at::Tensor bias = drawn({c.results}, 3);
   const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
   const auto convolve = [&](const at::Tensor& b) {
     return at::convolution(wide_x, wide_w, b, c.strides, c.pads, c.dilations, false, kNone, 1);
@@ -131,7 +127,7 @@ void check_convolution(const PlaneCase& c) {
   CHECK(relative_difference(found, expected) < 2e-6);
   CHECK(relative_difference(convolution(x, w, {}, geometry), convolve({})) < 2e-6);
   // Rows that do not lie together too: channels last.
-  const at::Tensor gradient = random_planes(found.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor gradient = drawn(found.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
   const auto [of_x, of_w, none] =
       at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
                                false, kNone, 1, {true, true, false});
@@ -185,7 +181,7 @@ TEST_CASE("a table of kernels decides between Winograd's method and the others")
   const wire::Convolution wide{wire::ConvolutionPass::kForward, 8, 64, 64, 16, 16, 1, 1};
   CHECK(wire::fits_winograd(wide));
   CHECK(choose_convolution_kernel(wide) == wire::ConvolutionKernel::kWinograd4);  // by the rule
-  const at::Tensor x = random_planes({8, 64, 16, 16}, 1), w = random_planes({64, 64, 3, 3}, 2);
+  const at::Tensor x = drawn({8, 64, 16, 16}, 1), w = drawn({64, 64, 3, 3}, 2);
   const auto computed_by = [&](wire::ConvolutionKernel kernel) {
     const Forced forced(c, kernel);
     CHECK(choose_convolution_kernel(wide) == kernel);
@@ -222,7 +218,7 @@ std::vector<WindowBlock> eighths_of(const WindowShape& shape) {
 TEST_CASE("windows are LibTorch's columns, and adding them back is their transposition") {
   const c10::InferenceMode no_autograd;
   for (const PlaneCase& c : kPlanes) {
-    const at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 5);
+    const at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 5);
     const auto places = [&](size_t axis) {
       return (c.size[axis] + 2 * c.pads[axis] - c.dilations[axis] * (c.kernel[axis] - 1) - 1) / c.strides[axis] + 1;
     };
@@ -264,7 +260,7 @@ TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ti
                              {1, 4, 0, {6, 600}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
                              {1, 2, 0, {5, 700}, {2, 2}, {1, 1}, {1, 1}, {2, 2}}})
     for (const bool rounds_up : {false, true}) {
-      at::Tensor x = random_planes({c.samples, c.channels, c.size[0], c.size[1]}, 6).mul_(2).round_();
+      at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 6).mul_(2).round_();
       x.select(2, 1).fill_(-std::numeric_limits<float>::infinity());
       x.select(2, 2).fill_(-std::numeric_limits<float>::infinity());
       x.select(3, 4).fill_(std::numeric_limits<float>::quiet_NaN());
@@ -280,9 +276,9 @@ TEST_CASE(
     "BatchNorm and its gradients are those in float64, far from zero too, and running statistics move as LibTorch's") {
   const c10::InferenceMode no_autograd;
   for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5}, {3, 4, 7}, {2, 3, 9, 11}, {1, 2, 2, 3, 3}}) {
-    const at::Tensor x = random_planes(sizes, 7).add_(30), gradient = random_planes(sizes, 8);
-    const at::Tensor scale = random_planes({sizes[1]}, 9), bias = random_planes({sizes[1]}, 10);
-    const at::Tensor mean = random_planes({sizes[1]}, 11), variance = random_planes({sizes[1]}, 12).square_();
+    const at::Tensor x = drawn(sizes, 7).add_(30), gradient = drawn(sizes, 8);
+    const at::Tensor scale = drawn({sizes[1]}, 9), bias = drawn({sizes[1]}, 10);
+    const at::Tensor mean = drawn({sizes[1]}, 11), variance = drawn({sizes[1]}, 12).square_();
     const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
     at::Tensor wide_mean = wide(mean), wide_variance = wide(variance);
     const auto [y, batch_mean, inverse] = batch_norm(x, scale, bias, mean, variance, 0.3, 1e-5);
@@ -311,8 +307,8 @@ TEST_CASE("BatchNorm of replicas is that of all their samples, and each has the 
   // Loops on floats; LibTorch's operators on doubles.
   for (const auto& [type, tolerance] : {std::pair{at::kFloat, 2e-5}, {at::kDouble, 1e-12}})
     for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5}, {7, 4, 7}, {3, 3, 9, 11}, {3, 2, 1, 1}}) {
-      const at::Tensor x = random_planes(sizes, 7).add_(30).to(type), gradient = random_planes(sizes, 8).to(type);
-      const at::Tensor scale = random_planes({sizes[1]}, 9).to(type), bias = random_planes({sizes[1]}, 10).to(type);
+      const at::Tensor x = drawn(sizes, 7).add_(30).to(type), gradient = drawn(sizes, 8).to(type);
+      const at::Tensor scale = drawn({sizes[1]}, 9).to(type), bias = drawn({sizes[1]}, 10).to(type);
       const auto running = [&] { return at::zeros({sizes[1]}, type); };
       const at::Tensor mean = running(), variance = running();
       const auto [y, batch_mean, inverse] = batch_norm(x, scale, bias, mean, variance, 0.3, 1e-5);

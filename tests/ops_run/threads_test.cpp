@@ -1,7 +1,6 @@
 // Our own loops with several threads. Sums over the heads that share one of k may have another order then; all else has
 // the same bits.
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -23,13 +22,10 @@
 #include "runtime/kernels/rotary.h"
 #include "runtime/kernels/sum_rows.h"
 #include "runtime/random.h"
+#include "tests/ops_run/drawn.h"
 
 namespace graphpipe::runtime {
 namespace {
-
-at::Tensor drawn(at::IntArrayRef sizes, uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
-}
 
 class Threads {
  public:
