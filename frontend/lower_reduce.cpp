@@ -26,16 +26,14 @@ Result<double> extreme_of_none(NodeContext& context, bool largest) {
 bool is_found_element(NodeContext& context, const std::vector<int64_t>& axes) {
   const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
   return call && (call->target == "aten.max.dim" || call->target == "aten.min.dim") && axes.size() == 1 &&
-         ir::is_floating(context.type(0).dtype);
+         ir::is_floating(context.type(0).dtype) && context.type(0).shape[static_cast<size_t>(axes[0])].is_fixed();
 }
 
 Status lower_found_element(NodeContext& context, ir::ValueId input, int64_t axis, bool keeps) {
-  const bool is_largest = context.node().op == "ReduceMax";
-  GP_TRY(const ir::ValueId place,
-         context.emit_one(is_largest ? "ArgMax" : "ArgMin", {input}, {{"axis", axis}, {"keepdims", int64_t{1}}}));
-  if (keeps) return context.emit_outputs("GatherElements", {input, place}, {{"axis", axis}});
-  GP_TRY(const ir::ValueId found, context.emit_one("GatherElements", {input, place}, {{"axis", axis}}));
-  return context.emit_outputs("Squeeze", {found}, {{"axes", std::vector<int64_t>{axis}}});
+  const int64_t is_largest = context.node().op == "ReduceMax" ? 1 : 0;
+  GP_TRY(const auto found, context.emit("TopK", {input}, {{"axis", axis}, {"k", int64_t{1}}, {"largest", is_largest}}));
+  if (keeps) return context.emit_outputs("Identity", {found[0]}, {});
+  return context.emit_outputs("Squeeze", {found[0]}, {{"axes", std::vector<int64_t>{axis}}});
 }
 
 /// ReduceMax and ReduceMin: also of a dimension of size 0, and of booleans, which are treated as 0 and 1.

@@ -188,17 +188,17 @@ void emit_div(Emitter& emitter) {
 
 void emit_pow(Emitter& emitter) {
   const ir::DType base = emitter.node().input(0).type.dtype;
-  std::string pattern = "at::pow($0, $1)";
+  std::string pattern = "graphpipe::runtime::power($0, $1)";
   if (emitter.node().input(1).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
-  assign_pattern(emitter, pattern, "ATen/ops/pow.h");
+  assign_pattern(emitter, pattern, "runtime/kernels/power.h");
 }
 
 /// An exponent of a wider type would widen the gradient as well.
 void emit_pow_base_gradient(Emitter& emitter) {
   const ir::DType base = emitter.node().input(1).type.dtype;
-  std::string pattern = "at::where($2.eq(0.0), 0.0, $1.pow($2.sub(1)).mul_($2).mul_($0))";
+  std::string pattern = "graphpipe::runtime::power_gradient($0, $1, $2)";
   if (emitter.node().input(2).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
-  assign_pattern(emitter, pattern, "ATen/ops/where.h");
+  assign_pattern(emitter, pattern, "runtime/kernels/power.h");
 }
 
 bool is_fmod(const NodeView& node) { return node.attributes().get_int("fmod", 0) != 0; }

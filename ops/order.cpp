@@ -67,17 +67,12 @@ Inferred infer_top_k(const NodeView& node) {
 
 void emit_top_k(Emitter& emitter) {
   const NodeView& node = emitter.node();
-  const int axis = axis_of(node, -1);
-  const std::string sorted = emitter.local("sorted");
-  const auto first = [&](int part) {
-    return text("std::get<", part, ">(", sorted, ").narrow(", axis, ", 0, ", node.attributes().get_int("k", 0), ")");
-  };
-  // Unlike at::topk, a stable sort preserves ONNX's order of ties.
-  emitter.statement(text("auto ", sorted, " = at::sort(", emitter.in(0), ", std::optional<bool>(true), ", axis, ", ",
-                         boolean(node.attributes().get_int("largest", 1) != 0), ");"),
-                    "ATen/ops/sort.h");
-  emitter.assign(0, first(0), "ATen/ops/sort.h");
-  emitter.assign(1, first(1), "ATen/ops/sort.h");
+  const std::string parts = emitter.local("parts");
+  const bool largest = node.attributes().get_int("largest", 1) != 0;
+  emitter.statement(text("auto ", parts, " = graphpipe::runtime::top_k(", emitter.in(0), ", ",
+                         node.attributes().get_int("k", 0), ", ", axis_of(node, -1), ", ", boolean(largest), ");"),
+                    "runtime/kernels/top_k.h");
+  for (size_t i : {0, 1}) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
 }
 
 Status top_k_gradient(GradientBuilder& builder) {

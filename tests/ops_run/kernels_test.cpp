@@ -1,6 +1,5 @@
 // The kernels that generated code calls, against LibTorch's own operators in float64.
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -17,25 +16,22 @@
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/packed_product.h"
+#include "runtime/kernels/power.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rotary.h"
 #include "runtime/kernels/scale_number.h"
 #include "runtime/kernels/small_product.h"
 #include "runtime/kernels/sum_rows.h"
+#include "runtime/kernels/top_k.h"
 #include "runtime/kernels/vector_loops.h"
 #include "support/units.h"
 #include "tests/ops_run/differences.h"
+#include "tests/ops_run/drawn.h"
 #include "tests/ops_run/test_device.h"
 
 namespace graphpipe::runtime {
-namespace {
-
-at::Tensor seeded(at::IntArrayRef sizes, uint64_t seed) {
-  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kFloat);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("products by any kernel, operands transposed or not, are those in float64") {
   const c10::InferenceMode no_autograd;
@@ -44,9 +40,9 @@ TEST_CASE("products by any kernel, operands transposed or not, are those in floa
     for (const bool left_turned : {false, true})
       for (const bool right_turned : {false, true})
         for (const bool has_bias : {false, true}) {
-          const at::Tensor a = left_turned ? seeded({96, 40}, 1).t() : seeded({40, 96}, 1);
-          const at::Tensor b = right_turned ? seeded({72, 96}, 2).t() : seeded({96, 72}, 2);
-          const at::Tensor bias = has_bias ? seeded({72}, 3) : at::Tensor();
+          const at::Tensor a = left_turned ? drawn({96, 40}, 1).t() : drawn({40, 96}, 1);
+          const at::Tensor b = right_turned ? drawn({72, 96}, 2).t() : drawn({96, 72}, 2);
+          const at::Tensor bias = has_bias ? drawn({72}, 3) : at::Tensor();
           at::Tensor expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
           if (has_bias) expected = expected + bias;
           const at::Tensor found = matrix_product(kernel, a, b, bias);
@@ -65,9 +61,9 @@ TEST_CASE("small products are those in float64, whatever their sizes and the ord
       for (const bool left_turned : {false, true})
         for (const bool right_turned : {false, true}) {
           const int64_t rows = sizes[m], columns = sizes[n], inner = sizes[(m + 3 * n) % sizes.size()];
-          const at::Tensor a = left_turned ? seeded({inner, rows}, 1).t() : seeded({rows, inner}, 1);
-          const at::Tensor b = right_turned ? seeded({columns, inner}, 2).t() : seeded({inner, columns}, 2);
-          const at::Tensor bias = seeded({columns}, 3), expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
+          const at::Tensor a = left_turned ? drawn({inner, rows}, 1).t() : drawn({rows, inner}, 1);
+          const at::Tensor b = right_turned ? drawn({columns, inner}, 2).t() : drawn({inner, columns}, 2);
+          const at::Tensor bias = drawn({columns}, 3), expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
           CAPTURE(rows);
           CAPTURE(inner);
           CAPTURE(columns);
@@ -90,7 +86,7 @@ TEST_CASE("own loops multiply more where one side is short, and nothing beyond t
   CHECK(!is_small_product(9, 256, 256));
   CHECK(!is_small_product(1, 1 << 17, 1));
   for (const bool right_turned : {false, true}) {
-    const at::Tensor a = seeded({8, 256}, 1), b = right_turned ? seeded({256, 256}, 2).t() : seeded({256, 256}, 2);
+    const at::Tensor a = drawn({8, 256}, 1), b = right_turned ? drawn({256, 256}, 2).t() : drawn({256, 256}, 2);
     CHECK(largest_difference(product(a, b, {}), at::matmul(a.to(at::kDouble), b.to(at::kDouble))) < 5e-5);
   }
 }
@@ -108,7 +104,7 @@ TEST_CASE("sums over leading axes are those of float64, for any number of rows a
   const c10::InferenceMode no_autograd;
   for (const int64_t rows : {1, 5, 64, 1000})
     for (const int64_t columns : {1, 9, 64, 150}) {
-      const at::Tensor x = seeded({rows, 2, columns}, 1);
+      const at::Tensor x = drawn({rows, 2, columns}, 1);
       for (const int64_t axes : {1, 2}) {
         const std::vector<int64_t> both = {0, 1};
         const at::IntArrayRef leading = at::IntArrayRef(both).slice(0, static_cast<size_t>(axes));
@@ -148,8 +144,8 @@ TEST_CASE("the measured kernel of a product is taken, with operands that lie so 
 TEST_CASE("a linear layer, its gradients among them, has the bits of the kernel that was measured as the fastest") {
   if (!has_packed_product()) return;
   const c10::InferenceMode no_autograd;
-  const at::Tensor x = seeded({128, 256}, 1), weight = seeded({64, 256}, 2), bias = seeded({64}, 3);
-  const at::Tensor gradient = seeded({128, 64}, 4);
+  const at::Tensor x = drawn({128, 256}, 1), weight = drawn({64, 256}, 2), bias = drawn({64}, 3);
+  const at::Tensor gradient = drawn({128, 64}, 4);
   std::vector<at::Tensor> results;
   for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kPacked}) {
     take_measured_kernels(wire::print_product_table({.threads = at::get_num_threads(),
@@ -167,7 +163,7 @@ TEST_CASE("a linear layer, its gradients among them, has the bits of the kernel 
 
 TEST_CASE("gradients of a weight add up as products do") {
   const c10::InferenceMode no_autograd;
-  const at::Tensor x = seeded({4, 6, 32}, 4), gradient = seeded({4, 6, 48}, 5);
+  const at::Tensor x = drawn({4, 6, 32}, 4), gradient = drawn({4, 6, 48}, 5);
   for (const bool turned : {false, true}) {
     at::Tensor sum;
     for (int share = 0; share < 3; ++share) add_linear_weight_gradient(sum, x, gradient, turned);
@@ -175,6 +171,44 @@ TEST_CASE("gradients of a weight add up as products do") {
     CHECK(sum.sizes() == once.sizes());
     CHECK(largest_difference(sum, once.to(at::kDouble) * 3) < 2e-5);
   }
+}
+
+TEST_CASE("powers of one number are those of LibTorch, and their gradients those of its operators") {
+  const c10::InferenceMode no_autograd;
+  const at::Tensor x = at::arange(1, 25, at::kFloat).div_(7).view({4, 6}),
+                   gradient = at::arange(24, at::kFloat).view({4, 6});
+  for (const double number : {0.0, 1.0, 2.0, 3.0, 0.5, -1.0, 1.7}) {
+    CAPTURE(number);
+    for (const at::Tensor& exponent : {at::full({}, number), at::full({1}, number)}) {
+      const at::Tensor wide = exponent.to(at::kDouble), wide_x = x.to(at::kDouble);
+      CHECK(largest_difference(power(x, exponent), wide_x.pow(wide)) < 1e-5);
+      const at::Tensor slope = number == 0 ? at::zeros_like(wide_x) : wide_x.pow(wide.sub(1)).mul(wide);
+      CHECK(largest_difference(power_gradient(gradient, x, exponent), slope.mul(gradient)) < 1e-3);
+    }
+    const at::Tensor many = at::full({6}, number);
+    CHECK(power(x, many).equal(at::pow(x, many)));
+  }
+  // A zero is no pole where the exponent is zero, and has the slope of a line where it is one.
+  const at::Tensor none = at::zeros({3}), ones = at::ones({3});
+  CHECK(power_gradient(ones, none, at::full({}, 0.0)).equal(none));
+  CHECK(power_gradient(ones, none, at::full({}, 1.0)).equal(ones));
+}
+
+TEST_CASE("the k first elements are those of a stable sort, with ties, infinities and NaNs") {
+  const c10::InferenceMode no_autograd;
+  at::Tensor x = drawn({5, 40, 3}, 1).mul_(3).round_();
+  x.select(1, 7).fill_(std::nan(""));
+  x.select(1, 9).fill_(kInfinity);
+  for (const int64_t axis : {0, 1, 2})
+    for (const bool is_transposed : {false, true})
+      for (const bool largest : {false, true})
+        for (const int64_t k : {0, 1, 2, 3}) {
+          const at::Tensor of = is_transposed ? x.transpose(1, 2) : x.transpose(1, 2).contiguous();
+          const auto [values, places] = top_k(of, k, axis, largest);
+          const auto [sorted, order] = at::sort(of, std::optional<bool>(true), axis, largest);
+          CHECK(places.equal(order.narrow(axis, 0, k)));
+          CHECK(values.nan_to_num(123).equal(sorted.narrow(axis, 0, k).nan_to_num(123)));
+        }
 }
 
 TEST_CASE("the gradient of a clip passes within the bounds, these included, to the bit of LibTorch's operators") {
@@ -207,7 +241,7 @@ TEST_CASE("rms_norm divides rows of any width by the root of their mean square, 
   for (const int64_t width : {1, 15, 16, 100}) {
     const c10::InferenceMode no_autograd;
     CAPTURE(width);
-    const at::Tensor x = seeded({6, width}, 8), scale = seeded({width}, 9), gradient = seeded({6, width}, 10);
+    const at::Tensor x = drawn({6, width}, 8), scale = drawn({width}, 9), gradient = drawn({6, width}, 10);
     const auto [found, inverse] = rms_norm(x, scale, 1, 1e-5);
     const auto [expected, wide] = rms_norm(x.to(at::kDouble), scale.to(at::kDouble), 1, 1e-5);
     CHECK(largest_difference(found, expected) < 2e-6);
@@ -223,7 +257,7 @@ TEST_CASE("rms_norm of 16 bits has statistics that 16 bits cannot hold") {
   const at::Tensor scale = at::ones({64}, at::kHalf);
   for (const double size : {300.0, 1e-5, 0.0}) {
     CAPTURE(size);
-    const at::Tensor x = (seeded({5, 64}, 21) * size).to(at::kHalf), gradient = seeded({5, 64}, 22).to(at::kHalf);
+    const at::Tensor x = (drawn({5, 64}, 21) * size).to(at::kHalf), gradient = drawn({5, 64}, 22).to(at::kHalf);
     const auto [result, inverse] = rms_norm(x, scale, 1, 1e-8);
     const auto [expected, wide_inverse] = rms_norm(x.to(at::kDouble), scale.to(at::kDouble), 1, 1e-8);
     CHECK((result.scalar_type() == at::kHalf));
@@ -238,8 +272,8 @@ TEST_CASE("rms_norm of 16 bits has statistics that 16 bits cannot hold") {
 TEST_CASE("attention is softmax of the scaled products times the values, and keeps the rows' logarithms") {
   const c10::InferenceMode no_autograd;
   // As q, k and v come from one product: views with the heads between.
-  const at::Tensor qkv = seeded({2, 70, 3, 4, 8}, 6).permute({2, 0, 3, 1, 4});
-  const at::Tensor mask = seeded({2, 1, 1, 70}, 7);
+  const at::Tensor qkv = drawn({2, 70, 3, 4, 8}, 6).permute({2, 0, 3, 1, 4});
+  const at::Tensor mask = drawn({2, 1, 1, 70}, 7);
   for (const bool causal : {false, true}) {
     const auto [found, rows] = attention(qkv[0], qkv[1], qkv[2], mask, causal, 0.25);
     const at::Tensor wide = qkv.to(at::kDouble);
@@ -262,9 +296,9 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
         AttentionCase{130, 65, 64, true, false}, AttentionCase{200, 200, 80, true, true},
         AttentionCase{197, 197, 64, false, false}, AttentionCase{128, 128, 32, true, false}}) {
     CAPTURE(each.rows);
-    const at::Tensor q = seeded({2, 3, each.rows, each.width}, 8), k = seeded({2, 3, each.columns, each.width}, 9);
-    const at::Tensor v = seeded({2, 3, each.columns, each.width}, 10), gradient = seeded(q.sizes(), 11);
-    const at::Tensor mask = each.masked ? seeded({2, 1, each.rows, each.columns}, 12) : at::Tensor();
+    const at::Tensor q = drawn({2, 3, each.rows, each.width}, 8), k = drawn({2, 3, each.columns, each.width}, 9);
+    const at::Tensor v = drawn({2, 3, each.columns, each.width}, 10), gradient = drawn(q.sizes(), 11);
+    const at::Tensor mask = each.masked ? drawn({2, 1, each.rows, each.columns}, 12) : at::Tensor();
     const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(true); };
     const std::vector<at::Tensor> inputs{wide(q), wide(k), wide(v)};
     const at::Tensor wide_mask = each.masked ? mask.to(at::kDouble) : at::Tensor();
@@ -301,7 +335,7 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
 TEST_CASE("a row whose columns are all masked sees nothing, forwards and backwards") {
   // Of float64 LibTorch's operators make all scores.
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const at::Tensor q = seeded({1, 1, 2, 8}, 13).to(type), k = seeded({1, 1, 3, 8}, 14).to(type);
+    const at::Tensor q = drawn({1, 1, 2, 8}, 13).to(type), k = drawn({1, 1, 3, 8}, 14).to(type);
     const at::Tensor mask = at::zeros({1, 1, 2, 3}, type);
     mask[0][0][1].fill_(-INFINITY);
     const auto [found, rows] = attention(q, k, k, mask, false, 1);
@@ -320,8 +354,8 @@ TEST_CASE("a row that a mask hides with one large number has the weights of its 
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       CAPTURE(hidden);
       CAPTURE(static_cast<int>(type));
-      const at::Tensor q = seeded({1, 2, 3, 8}, 18), k = seeded({1, 2, 5, 8}, 19), v = seeded({1, 2, 5, 8}, 20);
-      const at::Tensor mask = at::zeros({1, 1, 3, 5}), gradient = seeded({1, 2, 3, 8}, 21);
+      const at::Tensor q = drawn({1, 2, 3, 8}, 18), k = drawn({1, 2, 5, 8}, 19), v = drawn({1, 2, 5, 8}, 20);
+      const at::Tensor mask = at::zeros({1, 1, 3, 5}), gradient = drawn({1, 2, 3, 8}, 21);
       mask[0][0][1].fill_(hidden);
       const auto wide = [&](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(true); };
       const std::vector<at::Tensor> inputs{wide(q), wide(k), wide(v)};
@@ -344,7 +378,7 @@ TEST_CASE("a row that a mask hides with one large number has the weights of its 
 
 TEST_CASE("numbers that meet in one element are added in the same order in every run, on GPUs too") {
   const c10::InferenceMode no_autograd;
-  const at::Tensor updates = ops_run::device().upload(seeded({1 << 16, 3}, 22));
+  const at::Tensor updates = ops_run::device().upload(drawn({1 << 16, 3}, 22));
   const at::Tensor indices = at::arange(updates.size(0)).remainder(7).unsqueeze(1).expand(updates.sizes());
   const at::Tensor places = ops_run::device().upload(indices.contiguous());
   const auto sum = [&] { return runtime::scatter_add(updates.new_zeros({7, 3}), 0, places, updates); };
@@ -356,7 +390,7 @@ TEST_CASE("numbers that meet in one element are added in the same order in every
 
 TEST_CASE("attention is the same with vectors of any width") {
   const HeadSizes sizes{.rows = 70, .columns = 90, .width = 24, .scale = 0.2F, .causal = true};
-  const at::Tensor q = seeded({70, 24}, 15), kv = seeded({2, 90, 24}, 16), gradient = seeded({70, 24}, 17);
+  const at::Tensor q = drawn({70, 24}, 15), kv = drawn({2, 90, 24}, 16), gradient = drawn({70, 24}, 17);
   const at::Tensor scratch = at::empty({std::max(attention_scratch(sizes), attention_gradient_scratch(sizes))});
   const auto rows_of = [](const at::Tensor& x) { return Rows<const float>{x.const_data_ptr<float>(), x.stride(0)}; };
   const auto results = [&](VectorLevel level) {
@@ -397,15 +431,15 @@ TEST_CASE("rotary turns rows of any width and place in memory, and its gradient 
     CAPTURE(width);
     // Heads as products leave them, and as they are.
     for (const bool inside : {true, false}) {
-      const at::Tensor x = inside ? seeded({2, 5, 3, width}, 30).transpose(1, 2) : seeded({2, 3, 5, width}, 30);
-      const at::Tensor cosine = seeded({5, width}, 31), sine = seeded({2, 1, 5, width}, 32);
+      const at::Tensor x = inside ? drawn({2, 5, 3, width}, 30).transpose(1, 2) : drawn({2, 3, 5, width}, 30);
+      const at::Tensor cosine = drawn({5, width}, 31), sine = drawn({2, 1, 5, width}, 32);
       const at::Tensor wide = x.to(at::kDouble), cosines = cosine.to(at::kDouble), sines = sine.to(at::kDouble);
       const auto halves = wide.chunk(2, -1);
       const at::Tensor expected = wide * cosines + at::cat({-halves[1], halves[0]}, -1) * sines;
       CHECK(largest_difference(runtime::rotary(x, cosine, sine), expected) < 1e-6);
       CHECK(largest_difference(runtime::rotary(wide, cosines, sines), expected) < 1e-12);
       // <turned(x), y> = <x, back(y)>
-      const at::Tensor y = seeded({2, 3, 5, width}, 33), back = runtime::rotary_gradient(y, cosine, sine);
+      const at::Tensor y = drawn({2, 3, 5, width}, 33), back = runtime::rotary_gradient(y, cosine, sine);
       CHECK((expected * y).sum().item<double>() == doctest::Approx((wide * back).sum().item<double>()).epsilon(1e-5));
       CHECK(largest_difference(back, runtime::rotary_gradient(y.to(at::kDouble), cosines, sines)) < 1e-6);
     }
@@ -417,7 +451,7 @@ TEST_CASE("attention whose queries share keys is that of repeated keys, and thei
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
     CAPTURE(c10::toString(type));
     const auto tensor = [&](int64_t heads, int64_t rows, uint64_t seed) {
-      return seeded({2, heads, rows, 24}, seed).to(type);
+      return drawn({2, heads, rows, 24}, seed).to(type);
     };
     const at::Tensor q = tensor(6, 70, 41), k = tensor(2, 90, 42), v = tensor(2, 90, 43), of_result = tensor(6, 70, 44);
     const at::Tensor keys = k.repeat_interleave(3, 1), values = v.repeat_interleave(3, 1);
