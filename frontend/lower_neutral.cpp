@@ -1,8 +1,10 @@
-// Operands that have no effect. Only those computed from shapes are considered, such as the mask of an Attention that
-// hides nothing in that operator's body: a tensor of zeros that the file stores may be there to be trained.
+// Operands that have no effect, and choices between equals. Of operands only those computed from shapes are considered,
+// such as the mask of an Attention that hides nothing in that operator's body: a tensor of zeros that the file stores
+// may be there to be trained.
 
 #include <algorithm>
 
+#include "frontend/exported_call.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -36,7 +38,26 @@ Status lower_add(NodeContext& context) {
   return lower_plain(context);
 }
 
+/// Whether the exporter's text is this number, or nothing because it is the default.
+bool is_default(std::string_view argument, double number) {
+  double found = number;
+  return (argument.empty() || read_number(argument, found)) && found == number;
+}
+
+/// Whether this chooses between softplus and the line beyond its threshold, where PyTorch had its default factor and
+/// threshold: the operator has both in itself.
+bool is_softplus(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  return call && call->target == "aten.softplus.default" && is_default(call->argument(1), 1) &&
+         is_default(call->argument(2), 20) && call->keywords.empty() && context.node().inputs.size() == 3 &&
+         context.type(1).shape == context.type(2).shape;
+}
+
 Status lower_where(NodeContext& context) {
+  if (is_softplus(context)) {
+    GP_TRY(const ir::ValueId x, context.value(1));
+    return context.emit_outputs("Softplus", {x}, {});
+  }
   if (context.node().inputs.size() == 3)
     if (const std::optional<double> condition = counted(context, 0))
       if (passes_on(context, *condition != 0 ? 1 : 2)) return Ok{};

@@ -88,3 +88,17 @@ TEST_CASE("torch.max along a dimension has the gradient of one element, amax of 
   CHECK(contains(extremum("ReduceMin", "min.dim"), "TopK(%0) {axis=1, k=1, largest=0}"));
   CHECK(contains(extremum("ReduceMax", "amax.default"), "ReduceMax("));
 }
+
+TEST_CASE("softplus with PyTorch's default factor and threshold is one operator") {
+  const auto made = [&](const std::string& arguments) {
+    const std::string call = "softplus.default](args = (" + arguments + "), kwargs = {})";
+    const std::string body =
+        "g (float[N,3] x) => (float[N,3] y) { bound = Constant<value_float = 20.0>() s = Softplus(x) "
+        "b = Greater(x, bound) y = Where(b, x, s) }";
+    return edge_nodes(body, {{"s", call}, {"b", call}, {"y", call}});
+  };
+  CHECK_FALSE(contains(made("%x,"), "Where("));
+  CHECK(contains(made("%x,"), "Softplus(%0)"));
+  CHECK_FALSE(contains(made("%x, 1.0, 20.0"), "Where("));
+  CHECK(contains(made("%x, 2.0, 10.0"), "Where("));
+}
