@@ -28,7 +28,7 @@ struct Recipe {
 };
 
 const std::vector<Recipe> kRecipes = {
-    {"An operator", "\"Softplus\"", {{"ops/unary.cpp", "family's file in `ops/`"}}},
+    {"An operator", "\"Softsign\"", {{"ops/unary.cpp", "family's file in `ops/`"}}},
     {"A loss",
      "kContrastiveLoss",
      {{"passes/losses/contrastive.cpp", "`passes/losses/<name>.cpp`"},
