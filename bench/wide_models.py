@@ -192,6 +192,50 @@ class UNet(nn.Module):
         return self.head(x)
 
 
+class Inverted(nn.Module):
+    """MobileNet v2's block (Sandler et al., CVPR 2018): widened, convolved channel by channel, narrowed again."""
+
+    def __init__(self, before: int, width: int, stride: int, factor: int):
+        super().__init__()
+        wide = before * factor
+        widen = [] if factor == 1 else [nn.Conv2d(before, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()]
+        self.layers = nn.Sequential(
+            *widen, nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6(),
+            nn.Conv2d(wide, width, 1, bias=False), nn.BatchNorm2d(width))
+        self.adds = stride == 1 and before == width
+
+    def forward(self, x):
+        return x + self.layers(x) if self.adds else self.layers(x)
+
+
+class MobileNetV2(nn.Module):
+    STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+    def __init__(self):
+        super().__init__()
+        layers, before = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU6()], 32
+        for factor, width, count, stride in self.STAGES:
+            for i in range(count):
+                layers.append(Inverted(before, width, stride if i == 0 else 1, factor))
+                before = width
+        self.layers = nn.Sequential(*layers, nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.ReLU6())
+        self.head = nn.Linear(1280, 10)
+
+    def forward(self, x):
+        return self.head(self.layers(x).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    """A class for each sequence, from the last state of an LSTM of two layers."""
+
+    def __init__(self, width: int, hidden: int):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(width, hidden, 2, batch_first=True), nn.Linear(hidden, 10)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+
 class Dlrm(nn.Module):
     """Dense features and one row of each table, joined."""
 
@@ -230,6 +274,8 @@ MODELS = {
     "branches": lambda: (Branches(), rows_of(256)),
     "resnet18": lambda: (ResNet18(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
     "unet": lambda: (UNet(), {"x": torch.randn(SAMPLES, 3, 64, 64)}),
+    "mobilenet": lambda: (MobileNetV2(), {"x": torch.randn(SAMPLES, 3, 128, 128)}),
+    "lstm": lambda: (Recurrent(256, 512), rows_of(256)),
     "mlp": lambda: (nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.ReLU()))),
                     {"input": torch.randn(SAMPLES, 64)}),
     "gpt2": lambda: (Classifier(768, [Block(768, 12, causal=True) for _ in range(2)]), rows_of(768)),

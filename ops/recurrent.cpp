@@ -158,8 +158,8 @@ ir::ValueId input_or_none(const GradientBuilder& builder, size_t i) {
   return builder.forward().has_input(i) ? builder.input(i) : ir::ValueId();
 }
 
-// Products over the gates' gradients, phase by phase.
-void add_products(GradientBuilder& builder, ir::ValueId for_w, ir::ValueId for_r, ir::ValueId previous) {
+/// The gradients of x, w and r, phase by phase, from those of the gates as w's and r's products see them.
+void add_products_of_both(GradientBuilder& builder, ir::ValueId for_w, ir::ValueId for_r, ir::ValueId previous) {
   const auto product = [&](size_t i, std::string equation, std::vector<ir::ValueId> inputs) {
     if (!builder.wants(i)) return;
     builder.set_input_gradient(i, builder.add_one(i, "Einsum", std::move(inputs), {{"equation", std::move(equation)}}));
@@ -167,6 +167,29 @@ void add_products(GradientBuilder& builder, ir::ValueId for_w, ir::ValueId for_r
   product(0, "dtbg,dgi->tbi", {for_w, builder.input(1)});
   product(1, "dtbg,tbi->dgi", {for_w, builder.input(0)});
   product(2, "dtbg,dtbh->dgh", {for_r, previous});
+}
+
+/// The same in one direction: as those of linear layers, whose products the runtime chooses kernels for.
+void add_products_of_one(GradientBuilder& builder, ir::ValueId for_w, ir::ValueId for_r, ir::ValueId previous) {
+  const ir::Attributes first = {{"axes", std::vector<int64_t>{0}}}, turned = {{"transB", int64_t{1}}};
+  const auto without_direction = [&](size_t i, ir::ValueId value) {
+    return builder.add_one(i, "Squeeze", {value}, first);
+  };
+  const auto set_weight = [&](size_t i, ir::ValueId x, ir::ValueId gates) {
+    const ir::ValueId gradient = builder.add_one(i, "LinearGradWeight", {x, without_direction(i, gates)}, turned);
+    builder.set_input_gradient(i, builder.add_one(i, "Unsqueeze", {gradient}, first));
+  };
+  if (builder.wants(0)) {
+    const std::vector<ir::ValueId> inputs = {without_direction(0, for_w), without_direction(0, builder.input(1))};
+    builder.set_input_gradient(0, builder.add_one(0, "LinearGradInput", inputs, turned));
+  }
+  if (builder.wants(1)) set_weight(1, builder.input(0), for_w);
+  if (builder.wants(2)) set_weight(2, without_direction(2, previous), for_r);
+}
+
+void add_products(GradientBuilder& builder, ir::ValueId for_w, ir::ValueId for_r, ir::ValueId previous) {
+  const auto add = direction_count(builder.forward()) == 1 ? add_products_of_one : add_products_of_both;
+  add(builder, for_w, for_r, previous);
   if (!builder.forward().has_input(3) || !builder.wants(3)) return;
   const ir::Attributes sum = {{"axes", std::vector<int64_t>{1, 2}}, {"keepdims", int64_t{0}}};
   const ir::ValueId bias_w = builder.add_one(3, "ReduceSum", {for_w}, sum);
