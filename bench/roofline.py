@@ -6,12 +6,13 @@ The products are those of PyTorch's eager step (torch.utils.flop_counter); the b
 other operators that are not views, the optimizer's included.
 """
 
+import math
 import time
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, register_flop_formula
 
 
 def fastest(call, rounds: int = 20) -> float:
@@ -23,6 +24,17 @@ def fastest(call, rounds: int = 20) -> float:
         call()
         seconds.append(time.perf_counter() - begin)
     return min(seconds)
+
+
+@register_flop_formula(torch.ops.aten.mkldnn_rnn_layer)
+def recurrent_flops(x, input_weight, recurrent_weight, *_, **__) -> int:
+    """Of one layer of an LSTM by oneDNN: each weight meets every row of every step."""
+    return 2 * x[0] * x[1] * (math.prod(input_weight) + math.prod(recurrent_weight))
+
+
+@register_flop_formula(torch.ops.aten.mkldnn_rnn_layer_backward)
+def recurrent_backward_flops(x, input_weight, recurrent_weight, *_, **__) -> int:
+    return 2 * recurrent_flops(x, input_weight, recurrent_weight)
 
 
 def best_flops_per_second() -> float:
