@@ -449,7 +449,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
 
     def write(batch: Any) -> Any:
         written = torch.onnx.export(module.train(), (), kwargs=dict(inputs), dynamo=True, optimize=False, verbose=False,
-                                    input_names=list(inputs), output_names=list(output_names) if output_names else None,
+                                    input_names=list(inputs),
                                     dynamic_shapes={name: {0: batch} if name in batched else None for name in inputs},
                                     opset_version=opset)
         if output_names:

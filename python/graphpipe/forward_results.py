@@ -42,45 +42,67 @@ def _names(program: Any) -> "list[Optional[str]]":
     return [name for name, output in zip(names, results) if type(output.arg).__name__ != "ConstantArgument"]
 
 
-def _part_repeated(graph: Any) -> None:
-    """A value that forward returns twice is two outputs, which have two names."""
+def _set_apart(graph: Any, index: int) -> None:
+    """Makes an output a value of its own, which may have a name of its own."""
     from onnxscript import ir
 
+    value = graph.outputs[index]
+    copy = ir.Node("", "Identity", [value])
+    graph.append(copy)
+    copy.outputs[0].shape, copy.outputs[0].type = value.shape, value.type
+    graph.outputs[index] = copy.outputs[0]
+
+
+def _set_repeated_apart(graph: Any) -> None:
     for index, value in enumerate(graph.outputs):
         if any(value is other for other in graph.outputs[:index]):
-            copy = ir.Node("", "Identity", [value])
-            graph.append(copy)
-            copy.outputs[0].shape, copy.outputs[0].type = value.shape, value.type
-            graph.outputs[index] = copy.outputs[0]
+            _set_apart(graph, index)
 
 
-def name_as(written: Any, names: Sequence[str]) -> None:
-    """Gives the outputs these names, where a value that forward returns twice has had the last of its own."""
-    graph = written.model.graph
-    if len(set(map(id, graph.outputs))) == len(graph.outputs) or len(names) != len(graph.outputs):
-        return
-    _part_repeated(graph)
-    for value, name in zip(graph.outputs, names):
-        value.name = name
+def _given_names(graph: Any) -> "set[str]":
+    """Of inputs and parameters."""
+    return {value.name for part in (graph, *graph.subgraphs()) for value in (*part.inputs, *part.initializers.values())}
 
 
-def name_outputs(written: Any) -> None:
-    """Names the outputs of the exporter's program as forward does, except for inputs and parameters that it returns. Values
-    within the graph lose a name that an output takes: left as it is, it could be the key of another output."""
-    graph, names = written.model.graph, _names(written.exported_program)
-    _part_repeated(graph)
-    if len(names) != len(graph.outputs):
-        return
-    kept = {value.name for part in (graph, *graph.subgraphs()) for value in (*part.inputs, *part.initializers.values())}
-    chosen: "dict[str, Any]" = {}
-    for value, name in zip(graph.outputs, names):
-        if name and name not in kept and name not in chosen and value.producer() is not None:
-            chosen[name] = value
+def _rename(graph: Any, chosen: "dict[str, Any]") -> None:
+    """Values within the graph lose a name that an output takes: left as it is, it could be the key of another output."""
     made = [value for node in graph.all_nodes() for value in node.outputs]
-    taken = kept | set(chosen) | {value.name for value in made}
+    taken = _given_names(graph) | set(chosen) | {value.name for value in made}
     for value in made:
         if value.name in chosen and value is not chosen[value.name]:
             value.name = next(name for name in (f"{value.name}_{i}" for i in itertools.count(1)) if name not in taken)
             taken.add(value.name)
     for name, value in chosen.items():
         value.name = name
+
+
+def name_as(written: Any, names: Sequence[str]) -> None:
+    """Gives the outputs these names; inputs and parameters that forward returns keep theirs. Errors: ValueError for names that
+    outputs cannot have."""
+    graph = written.model.graph
+    _set_repeated_apart(graph)
+    given, chosen = _given_names(graph), {}
+    for index, name in zip(range(len(graph.outputs)), names):
+        if graph.outputs[index].producer() is None:
+            if graph.outputs[index].name == name:
+                continue
+            _set_apart(graph, index)
+        if name in given or name in chosen:
+            raise ValueError(f"output_names has {name!r}, which {'an input or a parameter' if name in given else 'another output'} is "
+                             "called; choose another name")
+        chosen[name] = graph.outputs[index]
+    _rename(graph, chosen)
+
+
+def name_outputs(written: Any) -> None:
+    """Names the outputs of the exporter's program as forward does, except for inputs and parameters that it returns."""
+    graph, names = written.model.graph, _names(written.exported_program)
+    _set_repeated_apart(graph)
+    if len(names) != len(graph.outputs):
+        return
+    given = _given_names(graph)
+    chosen: "dict[str, Any]" = {}
+    for value, name in zip(graph.outputs, names):
+        if name and name not in given and name not in chosen and value.producer() is not None:
+            chosen[name] = value
+    _rename(graph, chosen)

@@ -84,6 +84,24 @@ class ForwardResults(unittest.TestCase):
         self.assertEqual(self.outputs(twice, output_names=["a", "b", "c"]), ["a", "b", "c"])
         self.assertEqual(len(set(self.outputs(twice))), 3)
 
+    def test_given_names_are_those_of_outputs_alone(self):
+        # PyTorch's name of what the exponential reads is "linear".
+        for results, names in ((lambda y, x: (y.exp(), y * 2), ["linear", "b"]), (lambda y, x: (y, y, y.exp()), ["a", "b", "linear"]),
+                               (lambda y, x: (y, y), ["a"])):
+            outputs = self.outputs(Returns(results), output_names=names)
+            self.assertEqual(outputs[:len(names)], names)
+            self.assertEqual(len(set(outputs)), len(outputs))
+
+    def test_an_input_that_forward_returns_keeps_its_name(self):
+        graph = self.exported(Returns(lambda y, x: (y, x, x)), output_names=["a", "b", "c"])
+        self.assertEqual([value.name for value in (*graph.input, *graph.output)], ["x", "a", "b", "c"])
+        self.assertEqual(self.outputs(Returns(lambda y, x: (y, x)), output_names=["a", "x"]), ["a", "x"])
+
+    def test_names_that_outputs_cannot_have_are_refused(self):
+        for names in (["x", "b"], ["linear.weight", "b"], ["a", "a"]):
+            with self.assertRaisesRegex(ValueError, f"output_names has '{names[0]}', which .* choose another name"):
+                self.outputs(Returns(lambda y, x: (y, y * 2)), output_names=names)
+
     def test_keys_of_other_containers_are_names_too(self):
         Pair = collections.namedtuple("Pair", "logits aux")
         self.assertEqual(self.outputs(Returns(lambda y, x: Pair(y, (y * 2, y * 3)))), ["logits", "aux_0", "aux_1"])
