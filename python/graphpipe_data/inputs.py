@@ -63,8 +63,8 @@ class Input:
 
 
 def shown(text):
-    """A name from a file as plain characters between quotes."""
-    return ascii(text if len(text) <= 200 else text[:200] + "...")
+    """A name from a file between quotes; what a reader does not see of it, or what turns the direction of text, is escaped."""
+    return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
 def decoded(word):

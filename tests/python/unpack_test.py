@@ -12,7 +12,7 @@ import pyarrow.compute
 
 PROGRAM = Path(__file__).resolve().parents[2] / "python/graphpipe_data"
 sys.path.insert(0, str(PROGRAM))
-from inputs import Input, Refused  # noqa: E402
+from inputs import Input, Refused, shown  # noqa: E402
 from padding import fill_up  # noqa: E402
 from parts import readable  # noqa: E402
 from tables import Column  # noqa: E402
@@ -49,6 +49,15 @@ class FillUp(unittest.TestCase):
         for name in ("y=1", "größe=1", "=1"):
             with self.subTest(name=name), self.assertRaises(Refused):
                 fill_up([name], [declared((2,))])
+
+
+class Names(unittest.TestCase):
+    def test_names_of_any_language_are_shown_and_what_nobody_sees_is_escaped(self):
+        for name in ("größe", "模型", "нет"):
+            self.assertEqual(shown(name), f"'{name}'")
+        for hidden in ("\x1b", "\x9b", "\u200b", "\u202e", "\u2066", "\ufeff", "\udcff"):
+            with self.subTest(hidden=ascii(hidden)):
+                self.assertTrue(shown(f"größe{hidden}").isprintable())
 
 
 class Tables(unittest.TestCase):
