@@ -6,6 +6,7 @@
 #include "ops/example_helpers.h"
 #include "ops/families.h"
 #include "ops/infer_helpers.h"
+#include "support/half_float.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -66,7 +67,8 @@ void emit_clip_gradient(Emitter& emitter) {
 }
 
 // --- HardTanh{min, max}: PyTorch's hardtanh and relu6, which are Clip but for the gradient: that ends before the
-// bounds, so that the result tells where, and x need not be kept ---
+// bounds, so that the result tells where, and x need not be kept. Only where 16 bits round a bound toward zero, what is
+// cut off at it seems to lie before it ---
 
 std::string bounds(const NodeView& node) { return text(bound(node, "min"), ", ", bound(node, "max")); }
 
@@ -77,10 +79,21 @@ void emit_hard_tanh_in_place(Emitter& emitter) {
   assign_pattern(emitter, text("at::hardtanh_($0, ", bounds(emitter.node()), ")"), "ATen/ops/hardtanh.h");
 }
 
+bool has_exact_bounds(const NodeView& node) {
+  const ir::DType dtype = node.output(0).type.dtype;
+  const auto is_exact = [&](std::string_view name) {
+    const double value = node.attributes().get_double(name, 0);
+    if (dtype == ir::DType::kFloat16) return is_half(value);
+    return dtype != ir::DType::kBFloat16 || is_bfloat(value);
+  };
+  return is_exact("min") && is_exact("max");
+}
+
 Status hard_tanh_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
-  builder.set_input_gradient(0, builder.add_one(0, "HardTanhGrad", {builder.output_gradient(0), builder.output(0)},
-                                                builder.forward().attributes()));
+  const ir::ValueId tells = has_exact_bounds(builder.forward()) ? builder.output(0) : builder.input(0);
+  builder.set_input_gradient(
+      0, builder.add_one(0, "HardTanhGrad", {builder.output_gradient(0), tells}, builder.forward().attributes()));
   return Ok{};
 }
 

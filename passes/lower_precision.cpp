@@ -1,7 +1,6 @@
 #include "passes/lower_precision.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 
@@ -21,12 +20,7 @@ using ir::ValueId;
 using ops::Precision;
 
 /// Whether the 16-bit type represents the number exactly.
-bool is_exact_in(double number, DType type) {
-  const auto narrow = static_cast<float>(number);
-  if (static_cast<double>(narrow) != number || !std::isfinite(number)) return std::isinf(number);
-  if (type == DType::kFloat16) return float_of_half(half_of_float(number)) == number;
-  return (std::bit_cast<uint32_t>(narrow) & 0xffffu) == 0;
-}
+bool is_exact_in(double number, DType type) { return type == DType::kFloat16 ? is_half(number) : is_bfloat(number); }
 
 class Lowering {
  public:

@@ -29,4 +29,11 @@ uint16_t half_of_float(double number) {
 
 double float_of_bfloat(uint16_t bits) { return static_cast<double>(std::bit_cast<float>(uint32_t{bits} << 16)); }
 
+bool is_half(double number) { return float_of_half(half_of_float(number)) == number; }
+
+bool is_bfloat(double number) {
+  const auto narrow = static_cast<float>(number);
+  return static_cast<double>(narrow) == number && (std::bit_cast<uint32_t>(narrow) & 0xffffu) == 0;
+}
+
 }  // namespace graphpipe

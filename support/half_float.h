@@ -12,4 +12,8 @@ uint16_t half_of_float(double number);
 /// bfloat16: the upper half of a float. Exact.
 double float_of_bfloat(uint16_t bits);
 
+/// Whether the type represents the number exactly, as it does infinities.
+bool is_half(double number);
+bool is_bfloat(double number);
+
 }  // namespace graphpipe

@@ -30,3 +30,18 @@ TEST_CASE("a number becomes the nearest half, the even one of two") {
   CHECK(half_of_float(-1e300) == 0xfc00);
   CHECK(half_of_float(1e-300) == 0);
 }
+
+TEST_CASE("a 16-bit type has a number exactly, or rounds it") {
+  for (const double both : {0.0, -1.0, 0.5, 6.0, double{INFINITY}, -double{INFINITY}}) {
+    CHECK(is_half(both));
+    CHECK(is_bfloat(both));
+  }
+  for (const double neither : {0.7, -1.1, 1e300, double{NAN}}) {
+    CHECK_FALSE(is_half(neither));
+    CHECK_FALSE(is_bfloat(neither));
+  }
+  CHECK(is_half(1 + 0x1p-10));
+  CHECK_FALSE(is_bfloat(1 + 0x1p-10));
+  CHECK(is_bfloat(0x1p100));
+  CHECK_FALSE(is_half(0x1p100));
+}
