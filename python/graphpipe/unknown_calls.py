@@ -92,7 +92,9 @@ def _random_slopes(call: Writer, node: Any) -> Any:
     aten = torch.ops.aten
     given: tuple[Any, ...] = node.args
     value, low, high = given[:3]
-    return call(aten.where.self, call(aten.ge.Scalar, value, 0.0), value, call(aten.mul.Tensor, value, _drawn(call, value, low, high)))
+    sloped = call(aten.mul.Tensor, value, _drawn(call, value, low, high))
+    found = call(aten.where.self, call(aten.le.Scalar, value, 0.0), sloped, value)  # at zero as well, where only gradients tell
+    return found if node.target is aten.rrelu.default else call(aten.copy_.default, value, found)
 
 
 def rewrite(exported: Any) -> None:
@@ -119,7 +121,7 @@ def _rewrite_calls(graph: Any) -> None:
             made = _distances(Writer(graph, node), node)
         elif node.target is aten.uniform_.default:
             made = _uniform(Writer(graph, node), node)
-        elif node.target is aten.rrelu.default and len(node.args) > 3 and node.args[3]:
+        elif node.target in (aten.rrelu.default, aten.rrelu_.default) and len(node.args) > 3 and node.args[3]:
             made = _random_slopes(Writer(graph, node), node)
         elif node.target is aten.remainder.Scalar and isinstance(node.args[1], torch.fx.Node):
             made = _remainder(Writer(graph, node), node)

@@ -64,6 +64,15 @@ class UnknownCalls(unittest.TestCase):
                 (found,) = ReferenceEvaluator(str(path)).run(None, {"x": torch.randn(4, 3).numpy()})
                 self.assertTrue(low <= found.min() < low + 0.01 * (high - low) and high - 0.01 * (high - low) < found.max() <= high)
 
+    def test_random_slopes_hold_at_zero_too(self):
+        for in_place in (False, True):
+            module = Measures(lambda z, table: torch.nn.functional.rrelu(z, 0.2, 0.4, training=True, inplace=in_place))
+            with self.subTest(in_place=in_place), tempfile.TemporaryDirectory() as folder:
+                path = graphpipe.export(module, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
+                producers = {name: node for node in onnx.load(path).graph.node for name in node.output}
+                (chosen,) = (node for node in producers.values() if node.op_type == "Where")
+                self.assertEqual([producers[name].op_type for name in chosen.input][:2], ["LessOrEqual", "Mul"])
+
     def test_distances_of_powers_below_one_have_a_gradient_where_rows_are_equal(self):
         with tempfile.TemporaryDirectory() as folder:
             path = graphpipe.export(Measures(lambda z, table: torch.cdist(z, z, p=0.5).sum()), {"x": torch.randn(4, 3)},
