@@ -19,15 +19,21 @@ bool is_hard_tanh(NodeContext& context) {
   return call && (call->target.starts_with("aten.hardtanh") || call->target.starts_with("aten.relu6"));
 }
 
-/// Clip with constant bounds, where a missing one is infinite; otherwise Max and Min, in the order that Clip uses.
+/// torch.clamp with a bound that is a tensor: where x lies beyond it, value and gradient are the bound's.
+Result<ir::ValueId> emit_bounded(NodeContext& context, ir::ValueId x, ir::ValueId bound, bool is_lower) {
+  GP_TRY(const ir::ValueId is_beyond, context.emit_one(is_lower ? "Less" : "Greater", {x, bound}));
+  return context.emit_one("Where", {is_beyond, bound, x});
+}
+
+/// Clip with constant bounds, where a missing one is infinite; others are compared with, in the order that Clip uses.
 Status lower_clip(NodeContext& context) {
   struct Bound {
     size_t input;
-    const char *attribute, *op, *words;
+    const char *attribute, *words;
   };
   GP_TRY(ir::ValueId value, context.value(0));
   ir::Attributes attributes;
-  for (const Bound& bound : {Bound{1, "min", "Max", "lower bound"}, Bound{2, "max", "Min", "upper bound"}}) {
+  for (const Bound& bound : {Bound{1, "min", "lower bound"}, Bound{2, "max", "upper bound"}}) {
     if (!context.has_input(bound.input)) continue;
     if (ir::element_count(context.type(bound.input).shape) != ir::Dim::fixed(1))
       return context.problem(Code::kBadModel, text("its ", bound.words, " is no scalar"), "export again");
@@ -44,7 +50,7 @@ Status lower_clip(NodeContext& context) {
       GP_TRY(value, context.emit_one("Clip", {value}, attributes));
       attributes = {};
     }
-    GP_TRY(value, context.emit_one(bound.op, {value, limit}));
+    GP_TRY(value, emit_bounded(context, value, limit, bound.input == 1));
   }
   if (!attributes.has("min") && !attributes.has("max")) return context.emit_outputs("Identity", {value}, {});
   const bool has_both = attributes.has("min") && attributes.has("max");
@@ -57,12 +63,17 @@ Status lower_bounded(NodeContext& context) {
   const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
   const bool is_clamp = call && call->target.starts_with("aten.clamp") && context.node().inputs.size() == 2 &&
                         ir::is_floating(context.type(0).dtype);
-  if (!is_clamp || is_value(context, 1) || ir::element_count(context.type(1).shape) != ir::Dim::fixed(1) ||
-      context.rank(1) > context.rank(0))
-    return lower_plain(context);
-  GP_TRY(const std::vector<double> number, context.reals(1, "bound"));
+  if (!is_clamp) return lower_plain(context);
+  const bool is_lower = context.node().op == "Max";
   GP_TRY(const ir::ValueId x, context.value(0));
-  return context.emit_outputs("Clip", {x}, {{context.node().op == "Max" ? "min" : "max", number[0]}});
+  if (!is_value(context, 1) && ir::element_count(context.type(1).shape) == ir::Dim::fixed(1) &&
+      context.rank(1) <= context.rank(0)) {
+    GP_TRY(const std::vector<double> number, context.reals(1, "bound"));
+    return context.emit_outputs("Clip", {x}, {{is_lower ? "min" : "max", number[0]}});
+  }
+  GP_TRY(const ir::ValueId bound, context.value(1));
+  GP_TRY(const ir::ValueId result, emit_bounded(context, x, bound, is_lower));
+  return context.emit_outputs("Identity", {result}, {});
 }
 
 std::vector<HandlerEntry> clip_handlers() { return {{"Clip", lower_clip}, {"Min", lower_bounded}}; }

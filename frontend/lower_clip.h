@@ -5,7 +5,8 @@
 
 namespace graphpipe::frontend {
 
-/// torch.clamp with a constant bound: its gradient at the bound is that within, where Max and Min divide it by two.
+/// torch.clamp with a bound that is a tensor: its gradient at the bound is that within, where Max and Min divide it by
+/// two. Everything else as it is.
 Status lower_bounded(NodeContext& context);
 
 }  // namespace graphpipe::frontend

@@ -78,6 +78,22 @@ TEST_CASE("torch.clamp with one bound has a gradient at it, where a maximum divi
   CHECK(bounded("Min", "minimum.default").starts_with("Min("));
 }
 
+TEST_CASE("torch.clamp with bounds of several elements, or that are computed, passes all of the gradient at them") {
+  const auto bounded = [&](const std::string& call) {
+    return edge_nodes("g (float[N,3] x) => (float[N,3] y) { low = Neg(x) y = Max(x, low) }",
+                      {{"y", call + "](args = (%x, %low), kwargs = {})"}});
+  };
+  CHECK(contains(bounded("clamp.Tensor"), "Less(%0, %1)"));
+  CHECK(contains(bounded("clamp.Tensor"), "Where("));
+  CHECK(contains(bounded("clamp_min.Tensor"), "Where("));
+  CHECK(contains(bounded("maximum.default"), "Max("));
+  const std::string several = edge_nodes(
+      "g (float[N,3] x) => (float[N,3] y) { high = Constant<value_floats = [1.0, 2.0, 3.0]>() y = Min(x, high) }",
+      {{"y", "clamp.Tensor](args = (%x, None, %high), kwargs = {})"}});
+  CHECK(contains(several, "Greater("));
+  CHECK(contains(several, "Where("));
+}
+
 TEST_CASE("torch.max along a dimension has the gradient of one element, amax of all that are equal") {
   const auto extremum = [&](const std::string& op, const std::string& call) {
     const std::string body =
