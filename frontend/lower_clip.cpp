@@ -1,16 +1,42 @@
 #include "frontend/lower_clip.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "frontend/exported_call.h"
 
 namespace graphpipe::frontend {
 namespace {
 
-/// Whether a bound of a Clip is a regular value: computed, or trained.
+constexpr size_t kMaxSteps = 64;
+
+/// Whether a parameter that trains is among what this value is computed from; so it is where the way there is long.
+bool is_of_trained(NodeContext& context, ir::ValueId value) {
+  const ir::Graph& graph = context.lowering().graph();
+  std::vector<ir::ValueId> from = {value};
+  for (size_t at = 0; at < from.size(); ++at) {
+    if (from.size() > kMaxSteps) return true;
+    const ir::NodeId producer = graph.value(from[at]).producer;
+    if (!producer.valid()) continue;
+    for (const ir::ValueId input : graph.node(producer).inputs)
+      if (input.valid()) from.push_back(input);
+  }
+  for (const ir::ParamId id : graph.param_ids()) {
+    const ir::Param& param = graph.param(id);
+    const bool is_read = std::ranges::find(from, param.value) != from.end();
+    if (is_read && context.lowering().scalar_trains(param.name.raw())) return true;
+  }
+  return false;
+}
+
+/// Whether a bound of a Clip is a regular value: computed from data, or trained, or computed from what is.
 bool is_value(NodeContext& context, size_t i) {
   if (context.known(i) == nullptr) return true;
   const Binding& bound = context.input(i);
-  return bound.leaf && bound.origin == ParamOrigin::kInitializer && ir::is_floating(bound.type.dtype) &&
-         context.lowering().scalar_trains(bound.name);
+  if (!bound.leaf || !ir::is_floating(bound.type.dtype)) return false;
+  if (bound.value.valid() && context.lowering().graph().value(bound.value).producer.valid())
+    return is_of_trained(context, bound.value);
+  return bound.origin == ParamOrigin::kInitializer && context.lowering().scalar_trains(bound.name);
 }
 
 /// Whether PyTorch computed it by an operator whose gradient is zero at the bounds; torch.clamp's is not.

@@ -207,6 +207,16 @@ TEST_CASE("a bound of Clip that may train, or is computed, is a value like other
   CHECK(contains(clipped("pytorch", "317"), "{max=6"));
   CHECK(contains(clipped("tf2onnx", "alpha"), "Clip(%0) {max=6"));
   CHECK(contains(clipped("pytorch", "val_3"), "max=6"));
+  const auto doubled = [](const std::string& bound) {
+    auto model = parse_onnx_text(
+        "<ir_version: 10, opset_import: [\"\" : 21], producer_name: \"pytorch\">\ng (float[N,3] x) => (float[N,3] y) "
+        "<float bound = {6}> { twice = Add(bound, bound) y = Clip(x, twice) }");
+    model.mutable_graph()->mutable_initializer(0)->set_name(bound);
+    for (const int operand : {0, 1}) model.mutable_graph()->mutable_node(0)->set_input(operand, bound);
+    return nodes_of(import_bytes(model.SerializeAsString()));
+  };
+  CHECK(contains(doubled("alpha"), "Less("));
+  CHECK(contains(doubled("317"), "{min=12"));
   const std::string computed = nodes_of(import_text(R"(g (float[N,3] x) => (float[N,3] y) {
     axes = Constant<value_ints = [1]>() low = ReduceMin<keepdims = 0>(x) y = Clip(x, low) })"));
   CHECK(contains(computed, "Less("));
