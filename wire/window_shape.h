@@ -59,10 +59,10 @@ inline WindowBlocks window_blocks(const WindowShape& shape) {
 /// Floats of a block's windows, one column each. Stops at 2^56, which no machine has: a stranger's model may have a
 /// line of any length, and a kernel too.
 inline int64_t column_floats(const WindowShape& shape) {
-  constexpr int64_t kMost = int64_t{1} << 56;
+  constexpr int64_t kMaxFloats = int64_t{1} << 56;
   const WindowBlocks blocks = window_blocks(shape);
   const int64_t rows = blocks.channels * shape.kernel(), windows = blocks.windows(shape);
-  return windows > kMost / rows ? kMost : rows * windows;
+  return windows > kMaxFloats / rows ? kMaxFloats : rows * windows;
 }
 
 /// Floats that products of windows by the weights of `results` channels take beside their operands and result: the
