@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--graphpipe", default=str(ROOT / "build/release/bin/graphpipe"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2, help="of a program in a round")
-    parser.add_argument("--wide", action="store_true", help="models of real width")
+    parser.add_argument("--wide", action="store_true", help="models of real width; torchvision.NAME is one too")
     parser.add_argument("--torch-compile", action="store_true", help="measure torch.compile too")
     parser.add_argument("--bf16", action="store_true", help="measure --precision bf16 too")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -178,7 +178,8 @@ def main() -> None:
     arguments = parser.parse_args()
     usual = list(wide_models.MODELS if arguments.wide else models.NAMES)
     known = [*usual, *(wide_models.LARGE if arguments.wide else [])]
-    if unknown := [name for name in arguments.models if name not in known]:
+    is_known = lambda name: name in known or (arguments.wide and name.startswith(wide_models.TORCHVISION))
+    if unknown := [name for name in arguments.models if not is_known(name)]:
         parser.error(f"no model {', '.join(unknown)}; there are {', '.join(known)}")
     torch.set_num_threads(1)
     keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",

@@ -3,6 +3,7 @@ downloaded. Their layers are those of the models that they are named after, a fe
 """
 
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional
 
@@ -295,6 +296,20 @@ LARGE = {
 }
 
 
+# Networks of torchvision at pictures of 224x224, by their names there, as "torchvision.resnet50": measured where they are
+# named.
+TORCHVISION = "torchvision."
+
+
+def torchvision_network(name: str) -> nn.Module:
+    """Without what is random in a step."""
+    module = getattr(torchvision.models, name.removeprefix(TORCHVISION))()
+    for layer in module.modules():
+        if isinstance(layer, (nn.Dropout, torchvision.ops.StochasticDepth)):
+            layer.p = 0.0
+    return module
+
+
 def cross_entropy(outputs, labels):
     return functional.cross_entropy(outputs[0].flatten(0, -2), labels["label"].flatten())
 
@@ -311,7 +326,10 @@ def contrastive(outputs, labels):
 
 def load(name: str) -> Example:
     torch.manual_seed(20261122)
-    module, inputs = (MODELS | LARGE)[name]()
+    if name.startswith(TORCHVISION):
+        module, inputs = torchvision_network(name), {"x": torch.randn(SAMPLES, 3, 224, 224)}
+    else:
+        module, inputs = (MODELS | LARGE)[name]()
     if name == "clip":
         return Example(module, inputs, {}, ["similarity"], "contrastive:similarity", contrastive)
     if name == "unet":

@@ -79,15 +79,17 @@ std::string TextCursor::quoted() {
     return {};
   }
   std::string raw;
-  for (++position_; position_ < line_.size(); ++position_) {
+  for (++position_; position_ < line_.size();) {
     const char c = line_[position_];
     if (c == '"') {
       ++position_;
       return raw;
     }
-    if (c < 0x20 || c > 0x7e) break;
+    const size_t length = shown_length(line_.substr(position_));
+    if (length == 0) break;
     if (c != '\\') {
-      raw += c;
+      raw += line_.substr(position_, length);
+      position_ += length;
       continue;
     }
     const std::string_view escape = line_.substr(position_, 4);
@@ -95,9 +97,9 @@ std::string TextCursor::quoted() {
     const int low = high >= 0 ? hex_digit(escape[3]) : -1;
     if (low < 0) break;
     raw += static_cast<char>(high * 16 + low);
-    position_ += 3;
+    position_ += escape.size();
   }
-  fail("quoted text holds printable ASCII and \\xNN and ends in '\"'");
+  fail("quoted text holds characters that are seen and \\xNN and ends in '\"'");
   return {};
 }
 

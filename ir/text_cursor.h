@@ -55,7 +55,8 @@ class TextCursor {
 /// The value of '0'-'9' or 'a'-'f', else -1.
 int hex_digit(char c);
 bool is_word(std::string_view text);
-/// In double quotes, printable ASCII only: '"', '\' and all other bytes become \xNN.
+/// In double quotes, characters that are seen (support/text.h: shown_length) only: '"', '\' and all other bytes become
+/// \xNN.
 std::string quote(std::string_view raw);
 /// The text itself where it is a word, else quoted.
 std::string word_or_quote(std::string_view raw);
