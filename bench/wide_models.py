@@ -3,7 +3,6 @@ downloaded. Their layers are those of the models that they are named after, a fe
 """
 
 import torch
-import torchvision
 from torch import nn
 from torch.nn import functional
 
@@ -302,7 +301,8 @@ TORCHVISION = "torchvision."
 
 
 def torchvision_network(name: str) -> nn.Module:
-    """Without what is random in a step."""
+    """Without what is random in a step. Needs torchvision."""
+    import torchvision
     module = getattr(torchvision.models, name.removeprefix(TORCHVISION))()
     for layer in module.modules():
         if isinstance(layer, (nn.Dropout, torchvision.ops.StochasticDepth)):
