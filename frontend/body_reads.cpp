@@ -19,4 +19,10 @@ std::set<std::string> inner_reads(const GraphBody& body) {
   return reads;
 }
 
+std::set<std::string> bound_names(const GraphBody& body) {
+  std::set<std::string> names = inner_reads(body);
+  for (const ValueInfo& output : body.outputs) names.insert(output.name);
+  return names;
+}
+
 }  // namespace graphpipe::frontend

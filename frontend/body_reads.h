@@ -13,5 +13,7 @@ void collect_reads(const GraphBody& body, std::set<std::string>& reads);
 
 /// Those of the bodies of its nodes alone.
 std::set<std::string> inner_reads(const GraphBody& body);
+/// These, and the outputs: what must keep its name and its elements where nodes are replaced.
+std::set<std::string> bound_names(const GraphBody& body);
 
 }  // namespace graphpipe::frontend

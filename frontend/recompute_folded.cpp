@@ -61,9 +61,7 @@ class Recomputer {
         restored_(restored),
         readers_of_(body, signature),
         names_(value_names(body)),
-        bound_(inner_reads(body)) {
-    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
-  }
+        bound_(bound_names(body)) {}
 
   void run() {
     for (const Tensor& tensor : body_.initializers) recompute(tensor);

@@ -43,9 +43,7 @@ class FirstSteps {
         restored_(restored),
         readers_of_(body, signature),
         names_(value_names(body)),
-        bound_(inner_reads(body)) {
-    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
-  }
+        bound_(bound_names(body)) {}
 
   void run() {
     for (const Tensor& tensor : body_.initializers) restore(tensor);

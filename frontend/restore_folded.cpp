@@ -62,11 +62,10 @@ class FoldedRestorer {
         elements_of_(elements_of),
         restored_(restored),
         readers_of_(body, signature),
-        names_(value_names(body)) {
+        names_(value_names(body)),
+        bound_(bound_names(body)) {
     for (size_t i = 0; i < body.initializers.size(); ++i) initializers_.emplace(body.initializers[i].name, i);
     for (const ValueInfo& input : body.inputs) bound_.insert(input.name);
-    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
-    bound_.merge(inner_reads(body));
     for (const auto& [name, note] : body.folded_from)
       if (initializers_.contains(name))
         for (std::string& from : parse_names(note)) ++noted_[std::move(from)];

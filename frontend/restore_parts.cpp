@@ -32,9 +32,7 @@ class PartRestorer {
         restored_(restored),
         readers_of_(body, signature),
         names_(value_names(body)),
-        bound_(inner_reads(body)) {
-    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
-  }
+        bound_(bound_names(body)) {}
 
   void run() {
     for (size_t i = 0; i < body_.initializers.size(); ++i) {

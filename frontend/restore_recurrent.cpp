@@ -85,8 +85,7 @@ class RecurrentRestorer {
         elements_of_(elements_of),
         restored_(restored),
         names_(value_names(body)),
-        bound_(inner_reads(body)) {
-    for (const ValueInfo& output : body.outputs) bound_.insert(output.name);
+        bound_(bound_names(body)) {
     for (const Tensor& tensor : body.initializers) held_.emplace(tensor.name, &tensor);
     for (const OnnxNode& node : body.nodes)
       for (const std::string& input : node.inputs) ++reads_[input];

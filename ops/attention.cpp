@@ -136,22 +136,19 @@ std::string attention_arguments(const NodeView& node) {
 }
 
 void emit_attention(Emitter& emitter) {
-  const std::string parts = emitter.local("parts");
   const std::string mask = emitter.node().has_input(3) ? emitter.in(3) : "{}";
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::attention(", filled_in(emitter, "$0, $1, $2, "), mask,
-                         ", ", attention_arguments(emitter.node()), ")"),
-                    kAttention);
-  for (size_t i = 0; i < 2; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(emitter,
+               text("graphpipe::runtime::attention(", filled_in(emitter, "$0, $1, $2, "), mask, ", ",
+                    attention_arguments(emitter.node()), ")"),
+               kAttention, 2);
 }
 
 void emit_attention_gradient(Emitter& emitter) {
-  const std::string parts = emitter.local("parts");
   const std::string mask = emitter.node().has_input(6) ? emitter.in(6) : "{}";
-  emitter.statement(
-      text("auto ", parts, " = graphpipe::runtime::attention_gradient(", filled_in(emitter, "$0, $1, $2, $3, $4, $5, "),
-           mask, ", ", attention_arguments(emitter.node()), ")"),
-      kAttention);
-  for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(emitter,
+               text("graphpipe::runtime::attention_gradient(", filled_in(emitter, "$0, $1, $2, $3, $4, $5, "), mask,
+                    ", ", attention_arguments(emitter.node()), ")"),
+               kAttention, 3);
 }
 
 void emit_attention_mask_gradient(Emitter& emitter) {

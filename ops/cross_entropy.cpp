@@ -75,11 +75,10 @@ std::string rule_of(const NodeView& node) {
 }
 
 void emit_cross_entropy(Emitter& emitter) {
-  const std::string parts = emitter.local("parts");
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::cross_entropy_sum(", filled_in(emitter, "$0, $1, "),
-                         rule_of(emitter.node()), ")"),
-                    kCrossEntropy);
-  for (size_t i = 0; i < 2; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(
+      emitter,
+      text("graphpipe::runtime::cross_entropy_sum(", filled_in(emitter, "$0, $1, "), rule_of(emitter.node()), ")"),
+      kCrossEntropy, 2);
 }
 
 Status cross_entropy_gradient(GradientBuilder& builder) {

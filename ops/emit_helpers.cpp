@@ -119,6 +119,12 @@ void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view
   emitter.assign(0, filled_in(emitter, pattern), header);
 }
 
+void assign_parts(Emitter& emitter, std::string_view call, std::string_view header, size_t count) {
+  const std::string parts = emitter.local("parts");
+  emitter.statement(text("auto ", parts, " = ", call), header);
+  for (size_t i = 0; i < count; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+}
+
 void assign_call(Emitter& emitter, std::string_view function, std::string_view header) {
   std::string arguments;
   for (size_t i = 0; i < emitter.node().input_count(); ++i) {

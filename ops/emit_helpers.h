@@ -39,6 +39,8 @@ void assign_call(Emitter& emitter, std::string_view function, std::string_view h
 /// Output 0 = `pattern` with $0 .. $9 replaced by the inputs' expressions. Methods of at::Tensor need no header of
 /// their own, so `$0.mul($1.cos())` needs none but the outermost call's.
 void assign_pattern(Emitter& emitter, std::string_view pattern, std::string_view header);
+/// Outputs 0 .. `count` - 1 = the elements of the tuple that `call` returns.
+void assign_parts(Emitter& emitter, std::string_view call, std::string_view header, size_t count);
 /// The temporaries of a pattern, in float32 tensors of the size of the result: one for each call except the one that
 /// makes the result, a quarter of one if a call returns booleans. Methods whose names end with _ work in place, and
 /// expand makes a view.

@@ -70,12 +70,10 @@ std::string sizes_text(const Emitter& emitter, size_t x) {
 }
 
 void emit_group_norm(Emitter& emitter) {
-  const std::string parts = emitter.local("parts");
-  const std::string epsilon = epsilon_text(emitter.node());
-  emitter.statement(text("auto ", parts, " = at::native_group_norm(", emitter.in(0), ".contiguous(), ", emitter.in(1),
-                         ", ", emitter.in(2), ", ", sizes_text(emitter, 0), ", ", epsilon, ")"),
-                    "ATen/ops/native_group_norm.h");
-  for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(emitter,
+               text("at::native_group_norm(", emitter.in(0), ".contiguous(), ", emitter.in(1), ", ", emitter.in(2),
+                    ", ", sizes_text(emitter, 0), ", ", epsilon_text(emitter.node()), ")"),
+               "ATen/ops/native_group_norm.h", 3);
 }
 
 // Gradient nodes read (gradient, x, mean, 1/deviation, scale).

@@ -82,12 +82,10 @@ Work rms_norm_gradient_work(const NodeView& node, Samples samples) {
 }
 
 void emit_layer_norm(Emitter& emitter) {
-  const std::string parts = emitter.local("parts");
-  emitter.statement(text("auto ", parts, " = at::native_layer_norm(", emitter.in(0), ", ",
-                         emitter.dims(normalized_shape(emitter.node(), 0)), ", ", emitter.in(1), ", ", emitter.in(2),
-                         ", ", epsilon_text(emitter.node()), ")"),
-                    "ATen/ops/native_layer_norm.h");
-  for (size_t i = 0; i < 3; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(emitter,
+               text("at::native_layer_norm(", emitter.in(0), ", ", emitter.dims(normalized_shape(emitter.node(), 0)),
+                    ", ", emitter.in(1), ", ", emitter.in(2), ", ", epsilon_text(emitter.node()), ")"),
+               "ATen/ops/native_layer_norm.h", 3);
 }
 
 // Gradient nodes read (gradient, x, mean, 1/deviation, scale). The weight gradient has one output per wanted gradient.
@@ -148,12 +146,11 @@ constexpr std::string_view kRmsNorm = "runtime/kernels/rms_norm.h";
 
 void emit_rms_norm(Emitter& emitter) {
   const NodeView& node = emitter.node();
-  const std::string parts = emitter.local("parts");
   const size_t axes = node.input(0).type.shape.size() - first_normalized_axis(node, 0);
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::rms_norm(", filled_in(emitter, "$0, $1, "), axes, ", ",
-                         epsilon_text(node), ")"),
-                    kRmsNorm);
-  for (size_t i = 0; i < 2; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(
+      emitter,
+      text("graphpipe::runtime::rms_norm(", filled_in(emitter, "$0, $1, "), axes, ", ", epsilon_text(node), ")"),
+      kRmsNorm, 2);
 }
 
 Status rms_norm_gradient(GradientBuilder& builder) {

@@ -67,12 +67,11 @@ Inferred infer_top_k(const NodeView& node) {
 
 void emit_top_k(Emitter& emitter) {
   const NodeView& node = emitter.node();
-  const std::string parts = emitter.local("parts");
   const bool largest = node.attributes().get_int("largest", 1) != 0;
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::top_k(", emitter.in(0), ", ",
-                         node.attributes().get_int("k", 0), ", ", axis_of(node, -1), ", ", boolean(largest), ");"),
-                    "runtime/kernels/top_k.h");
-  for (size_t i : {0, 1}) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+  assign_parts(emitter,
+               text("graphpipe::runtime::top_k(", emitter.in(0), ", ", node.attributes().get_int("k", 0), ", ",
+                    axis_of(node, -1), ", ", boolean(largest), ")"),
+               "runtime/kernels/top_k.h", 2);
 }
 
 Status top_k_gradient(GradientBuilder& builder) {

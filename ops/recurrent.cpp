@@ -14,6 +14,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
 #include "ops/norm_helpers.h"
+#include "wire/lstm_steps.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -100,14 +101,14 @@ Inferred infer_recurrent(const NodeView& node) {
   return checked(node, std::move(outputs));
 }
 
-/// What LSTMs of floats take that go by steps of the runtime's own (runtime/kernels/lstm_steps.h): recurrent weights in
-/// another order, and sums of a direction's biases. Unset for all others, and on a processor without such steps too
-/// little.
+/// What LSTMs of floats take that go by steps of the runtime's own: these, and sums of a direction's biases. Unset for
+/// all others, and on a processor without such steps too little.
 std::optional<double> steps_scratch(const NodeView& node, const ir::Value& recurrent) {
-  constexpr int64_t kPanelColumns = 16;
   const int64_t hidden = recurrent.type.shape[2].factor;
-  if (!is_lstm(node) || recurrent.type.dtype != ir::DType::kFloat32 || hidden % kPanelColumns != 0) return std::nullopt;
-  return static_cast<double>(4 * hidden * (hidden + 1)) * sizeof(float);
+  if (!is_lstm(node) || recurrent.type.dtype != ir::DType::kFloat32 || !wire::fits_lstm_steps(hidden))
+    return std::nullopt;
+  const double gates = 4 * static_cast<double>(hidden);
+  return (wire::lstm_step_floats(hidden) + gates) * sizeof(float);
 }
 
 // The results of all steps are listed step by step and then stacked, per direction and then for both
@@ -136,20 +137,18 @@ Work recurrent_work(const NodeView& node, Samples samples) {
           .scratch = forward_scratch(node, samples)};
 }
 
-// Assigns outputs 0.. from a tuple-valued call.
-void assign_parts(Emitter& emitter, const std::string& call, size_t count) {
-  const std::string parts = emitter.local("parts");
-  emitter.statement(text("auto ", parts, " = graphpipe::runtime::", call), kRecurrent);
-  for (size_t i = 0; i < count; ++i) emitter.assign(i, text("std::move(std::get<", i, ">(", parts, "))"), "");
+/// Outputs 0 .. `count` - 1 from a function of the runtime.
+void assign_runtime_parts(Emitter& emitter, const std::string& call, size_t count) {
+  assign_parts(emitter, text("graphpipe::runtime::", call), kRecurrent, count);
 }
 
 void emit_recurrent(Emitter& emitter) {
   const bool lstm = is_lstm(emitter.node());
   const std::string cell = lstm ? ", " + emitter.in(6) : "";
-  assign_parts(emitter,
-               text(lstm ? "lstm(" : "gru(", emitter.in(0), ", ", emitter.in(1), ", ", emitter.in(2), ", ",
-                    emitter.in(3), ", ", emitter.in(5), cell, ", ", reading(emitter.node()), ")"),
-               lstm ? 5 : 3);
+  assign_runtime_parts(emitter,
+                       text(lstm ? "lstm(" : "gru(", emitter.in(0), ", ", emitter.in(1), ", ", emitter.in(2), ", ",
+                            emitter.in(3), ", ", emitter.in(5), cell, ", ", reading(emitter.node()), ")"),
+                       lstm ? 5 : 3);
 }
 
 // --- gradient ---
@@ -304,12 +303,12 @@ Work previous_work(const NodeView& node, Samples samples) {
 void emit_lstm_gates(Emitter& emitter) {
   std::string arguments;
   for (size_t i = 0; i < 7; ++i) arguments += emitter.in(i) + ", ";
-  assign_parts(emitter, text("lstm_gate_gradient(", arguments, reading(emitter.node()), ")"), 3);
+  assign_runtime_parts(emitter, text("lstm_gate_gradient(", arguments, reading(emitter.node()), ")"), 3);
 }
 void emit_gru_gates(Emitter& emitter) {
   std::string arguments;
   for (size_t i = 0; i < 5; ++i) arguments += emitter.in(i) + ", ";
-  assign_parts(emitter, text("gru_gate_gradient(", arguments, reading(emitter.node()), ")"), 3);
+  assign_runtime_parts(emitter, text("gru_gate_gradient(", arguments, reading(emitter.node()), ")"), 3);
 }
 void emit_previous(Emitter& emitter) {
   emitter.assign(0,

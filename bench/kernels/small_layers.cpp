@@ -1,5 +1,5 @@
 // What surrounds small layers, against the operators of LibTorch that would compute it: products a few dozen wide, the
-// gradients of biases, relu, and cross entropy.
+// gradients of biases, relu, and cross entropy; and selections and squares, which are of any size.
 //
 //     taskset -c 1 build/release/bench/small_layers
 //
@@ -20,8 +20,10 @@
 #include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/linear.h"
+#include "runtime/kernels/power.h"
 #include "runtime/kernels/relu.h"
 #include "runtime/kernels/sum_rows.h"
+#include "runtime/kernels/top_k.h"
 
 using namespace graphpipe;
 
@@ -93,6 +95,23 @@ void compare_losses(at::IntArrayRef sizes) {
           [&] { runtime::cross_entropy_gradient(logits, sums, labels, factor, 1, {}); });
 }
 
+/// Of a stable sort of all, which has the order of ties that ONNX asks for.
+void compare_selection(at::IntArrayRef sizes, int64_t k) {
+  const at::Tensor x = at::randn(sizes);
+  compare(("the largest " + std::to_string(k) + " of each row, " + sizes_text(sizes)).c_str(),
+          [&] { at::sort(x, std::optional<bool>(true), -1, /*descending=*/true); },
+          [&] { runtime::top_k(x, k, x.dim() - 1, /*largest=*/true); });
+}
+
+/// Of an exponent that a file holds as a tensor.
+void compare_squares(at::IntArrayRef sizes) {
+  const at::Tensor x = at::randn(sizes), gradient = at::randn(sizes), two = at::full({}, 2.0F);
+  compare(("square, " + sizes_text(sizes)).c_str(), [&] { at::pow(x, two); }, [&] { runtime::power(x, two); });
+  compare(("its gradient, " + sizes_text(sizes)).c_str(),
+          [&] { at::where(two.eq(0.0), 0.0, x.pow(two.sub(1)).mul_(two).mul_(gradient)); },
+          [&] { runtime::power_gradient(gradient, x, two); });
+}
+
 }  // namespace
 
 int main() {
@@ -113,4 +132,6 @@ int main() {
   compare_losses({8, 1000});
   compare_losses({512, 50257});
   compare_losses({4, 21, 128, 128});
+  compare_selection({256, 3136}, 16);
+  compare_squares({4, 64, 56, 56});
 }

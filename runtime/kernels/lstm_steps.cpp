@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/panel_product.h"
 #include "runtime/kernels/vector_loops.h"
+#include "wire/lstm_steps.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
@@ -13,6 +14,8 @@
 
 namespace graphpipe::runtime {
 namespace {
+
+static_assert(kPanelColumns == wire::kColumnsOfLstmPanel);
 
 constexpr float kLargestExponent = 88.0F;
 
@@ -147,7 +150,7 @@ int64_t step_at(const LstmSteps& of, int64_t place) { return of.is_backward ? of
 
 }  // namespace
 
-bool has_lstm_steps(int64_t hidden) { return has_avx2() && hidden > 0 && hidden % kPanelColumns == 0; }
+bool has_lstm_steps(int64_t hidden) { return has_avx2() && wire::fits_lstm_steps(hidden); }
 
 void lstm_steps(const LstmSteps& of, const float* h, const float* c, float* gates, float* cells, float* y) {
   const int64_t hidden = of.hidden, states = of.rows * hidden;
