@@ -109,7 +109,7 @@ std::optional<wire::Convolution> pass_of(const NodeView& node, Samples samples) 
   return winograd_pass(node, kOperands(node), samples);
 }
 bool conv_makes_share(const NodeView& node, Samples samples) {
-  return !multiplies(node, grad_weight_operands(node), samples);
+  return !adds_in_place(node, grad_weight_operands(node), samples);
 }
 
 // --- calls ---
@@ -140,7 +140,17 @@ std::string geometry(const ConvForm& form, const Pads& pads, bool transposed) {
               boolean(transposed), ", ", list(form.output_padding), ", ", form.groups);
 }
 
-constexpr std::string_view kConvolution = "runtime/kernels/convolution.h";
+// The runtime's own functions for a convolution and its gradients.
+struct RuntimeKernels {
+  std::string_view name, header;
+};
+std::optional<RuntimeKernels> runtime_kernels(const NodeView& node, const ConvForm& form, const ir::Shape& x,
+                                              const ir::Shape& weight) {
+  if (is_plane(node, form)) return RuntimeKernels{"convolution", "runtime/kernels/convolution.h"};
+  if (is_depthwise(node, form, x, weight))
+    return RuntimeKernels{"depthwise_convolution", "runtime/kernels/depthwise_convolution.h"};
+  return std::nullopt;
+}
 
 // "graphpipe::runtime::NAME(operands, {{strides}, {pads}, {dilations}})"
 std::string plane_call(std::string_view name, const std::string& operands, const ConvForm& form, const Pads& pads) {
@@ -155,10 +165,10 @@ void emit_conv(Emitter& emitter) {
   const Pads pads = split_pads(form.window, transposed);
   const bool pads_before = pads.has_rest && !transposed;
   const std::string x = pads_before ? padded(emitter, emitter.in(0), pads.begin, pads.end) : emitter.in(0);
-  if (is_plane(node, form)) {
+  if (const auto kernels = runtime_kernels(node, form, node.input(0).type.shape, node.input(1).type.shape)) {
     const std::string bias = node.has_input(2) ? emitter.in(2) : "{}";
-    emitter.assign(0, plane_call("convolution", text(x, ", ", emitter.in(1), ", ", bias), form, pads), kConvolution);
-    return;
+    const std::string operands = text(x, ", ", emitter.in(1), ", ", bias);
+    return emitter.assign(0, plane_call(kernels->name, operands, form, pads), kernels->header);
   }
   std::string call =
       text("at::convolution(", x, ", ", emitter.in(1), ", ", emitter.in(2), geometry(form, pads, transposed), ")");
@@ -196,16 +206,18 @@ void emit_conv_grad_input(Emitter& emitter) {
   const std::string x =
       has_x ? emitter.in(2) : shape_only(emitter.in(0), emitter.dims(was_padded ? grown(shape, pads) : shape));
   const std::string operands = text(kernel_gradient(emitter, pads), ", ", x, ", ", emitter.in(1));
-  std::string result = is_plane(node, form) ? plane_call("convolution_input_gradient", operands, form, pads)
-                                            : backward_call(0, operands, geometry(form, pads, transposed));
+  const auto kernels = runtime_kernels(node, form, shape, node.input(1).type.shape);
+  std::string result = kernels ? plane_call(text(kernels->name, "_input_gradient"), operands, form, pads)
+                               : backward_call(0, operands, geometry(form, pads, transposed));
   if (was_padded) result = padded(emitter, result, negated(pads.begin), negated(pads.end));
-  emitter.assign(0, result, is_plane(node, form) ? kConvolution : kBackward);
+  emitter.assign(0, result, kernels ? kernels->header : kBackward);
 }
 
 struct WeightGradientCall {
   ConvForm form;
   Pads pads;
   std::string operands;  // "gradient, x, weight"
+  std::optional<RuntimeKernels> kernels;
 };
 
 WeightGradientCall weight_gradient_call(Emitter& emitter) {
@@ -214,7 +226,8 @@ WeightGradientCall weight_gradient_call(Emitter& emitter) {
   const Pads pads = split_pads(form.window, is_transposed(node));
   const bool was_padded = pads.has_rest && !is_transposed(node);
   const std::string x = was_padded ? padded(emitter, emitter.in(1), pads.begin, pads.end) : emitter.in(1);
-  return {form, pads, text(kernel_gradient(emitter, pads), ", ", x, ", ", emitter.in(2))};
+  return {form, pads, text(kernel_gradient(emitter, pads), ", ", x, ", ", emitter.in(2)),
+          runtime_kernels(node, form, node.input(1).type.shape, node.input(2).type.shape)};
 }
 
 std::string share_call(const NodeView& node, const WeightGradientCall& call) {
@@ -223,17 +236,17 @@ std::string share_call(const NodeView& node, const WeightGradientCall& call) {
 
 void emit_conv_grad_weight(Emitter& emitter) {
   const WeightGradientCall call = weight_gradient_call(emitter);
-  if (!is_plane(emitter.node(), call.form)) return emitter.assign(0, share_call(emitter.node(), call), kBackward);
-  emitter.assign(0, plane_call("convolution_weight_gradient", call.operands, call.form, call.pads), kConvolution);
+  if (!call.kernels) return emitter.assign(0, share_call(emitter.node(), call), kBackward);
+  const std::string name = text(call.kernels->name, "_weight_gradient");
+  emitter.assign(0, plane_call(name, call.operands, call.form, call.pads), call.kernels->header);
 }
 
 void accumulate_conv_grad_weight(Emitter& emitter, std::string_view place) {
   const WeightGradientCall call = weight_gradient_call(emitter);
-  if (is_plane(emitter.node(), call.form)) {
-    emitter.statement(
-        plane_call("add_convolution_weight_gradient", text(place, ", ", call.operands), call.form, call.pads),
-        kConvolution);
-    return;
+  if (call.kernels) {
+    const std::string name = text("add_", call.kernels->name, "_weight_gradient");
+    const std::string operands = text(place, ", ", call.operands);
+    return emitter.statement(plane_call(name, operands, call.form, call.pads), call.kernels->header);
   }
   emitter.include("runtime/add_share.h");
   emitter.statement(text("graphpipe::runtime::add_share(", place, ", ", share_call(emitter.node(), call), ")"),

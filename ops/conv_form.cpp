@@ -18,6 +18,11 @@ bool is_plane(const NodeView& node, const ConvForm& form) {
   return !is_transposed(node) && form.groups == 1 && form.sizes.size() == 2;
 }
 
+bool is_depthwise(const NodeView& node, const ConvForm& form, const ir::Shape& x, const ir::Shape& weight) {
+  return !is_transposed(node) && form.groups > 1 && form.groups == x[1].factor && form.groups == weight[0].factor &&
+         form.sizes.size() <= 2;
+}
+
 Result<ConvForm> conv_form(const NodeView& node, const ir::Shape& x, const ir::Shape& weight) {
   ConvForm form;
   GP_TRY(form.sizes, spatial_sizes(node, x));

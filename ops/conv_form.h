@@ -22,6 +22,9 @@ Result<ConvForm> conv_form(const NodeView& node, const ir::Shape& x, const ir::S
 /// Whether the runtime chooses the algorithm (runtime/kernels/convolution.h).
 bool is_plane(const NodeView& node, const ConvForm& form);
 
+/// Whether each channel has a kernel and one result (runtime/kernels/depthwise_convolution.h). `weight`: its shape.
+bool is_depthwise(const NodeView& node, const ConvForm& form, const ir::Shape& x, const ir::Shape& weight);
+
 /// The sizes of fixed dims.
 std::vector<int64_t> fixed_sizes(ir::Shape::const_iterator begin, ir::Shape::const_iterator end);
 

@@ -5,7 +5,7 @@
 
 #include "ops/conv_form.h"
 #include "ops/infer_helpers.h"
-#include "wire/convolution.h"
+#include "wire/depthwise.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -68,37 +68,53 @@ wire::ConvolutionPass pass_of(const ConvOperands& operands) {
   return &operands.made == &operands.weight ? wire::ConvolutionPass::kWeightGradient : wire::ConvolutionPass::kForward;
 }
 
-/// The places of the kernel as the runtime has them, if it chooses the algorithm. A padding of its own comes before a
-/// kernel with unequal pads.
-std::optional<wire::WindowShape> window_shape(const NodeView& node, const ConvOperands& operands, Samples samples) {
+/// The places of the kernel as the runtime has them. A padding of its own comes before a kernel with unequal pads.
+/// Needs: planes or lines.
+wire::WindowShape window_shape(const ConvForm& form, const ConvOperands& operands, Samples samples) {
   const ir::Shape &x = operands.x.type.shape, &y = operands.y.type.shape;
-  const Result<ConvForm> form = conv_form(node, x, operands.weight.type.shape);
-  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
-  const Window& window = form->window;
+  const Window& window = form.window;
   const bool is_symmetric = window.is_symmetric();
   const auto size = [&](size_t axis) {
     return x[axis + 2].factor + (is_symmetric ? 0 : window.begin[axis] + window.end[axis]);
   };
   const auto pad = [&](size_t axis) { return is_symmetric ? window.begin[axis] : 0; };
-  return wire::WindowShape{.samples = x[0].at(samples),
-                           .channels = x[1].factor,
-                           .height = size(0),
-                           .width = size(1),
-                           .kernel_height = window.kernel[0],
-                           .kernel_width = window.kernel[1],
-                           .stride_down = window.strides[0],
-                           .stride_right = window.strides[1],
-                           .pad_top = pad(0),
-                           .pad_left = pad(1),
-                           .step_down = window.dilations[0],
-                           .step_right = window.dilations[1],
-                           .places_down = y[2].factor,
-                           .places_right = y[3].factor};
+  const size_t right = x.size() - 3;
+  wire::WindowShape shape{.samples = x[0].at(samples),
+                          .channels = x[1].factor,
+                          .height = 1,
+                          .width = size(right),
+                          .kernel_width = window.kernel[right],
+                          .stride_right = window.strides[right],
+                          .pad_left = pad(right),
+                          .step_right = window.dilations[right],
+                          .places_down = 1,
+                          .places_right = y[right + 2].factor};
+  if (right == 0) return shape;
+  shape.height = size(0), shape.kernel_height = window.kernel[0], shape.stride_down = window.strides[0];
+  shape.pad_top = pad(0), shape.step_down = window.dilations[0], shape.places_down = y[2].factor;
+  return shape;
+}
+
+/// Of planes in one group, for which the runtime chooses the algorithm.
+std::optional<wire::WindowShape> plane_shape(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const Result<ConvForm> form = conv_form(node, operands.x.type.shape, operands.weight.type.shape);
+  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
+  return window_shape(*form, operands, samples);
+}
+
+/// Whether the runtime computes it channel by channel, in what its threads keep.
+bool goes_by_channels(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const ir::Shape &x = operands.x.type.shape, &weight = operands.weight.type.shape;
+  const Result<ConvForm> form = conv_form(node, x, weight);
+  const bool is_bfloat = operands.y.type.dtype == ir::DType::kBFloat16;
+  if (!form.ok() || !is_depthwise(node, *form, x, weight)) return false;
+  if (!is_bfloat && operands.y.type.dtype != ir::DType::kFloat32) return false;
+  return wire::convolves_depthwise(pass_of(operands), window_shape(*form, operands, samples), is_bfloat);
 }
 
 /// If the runtime multiplies (runtime/kernels/convolution.cpp): its workspace. Unset if it does not.
 std::optional<double> product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  const std::optional<wire::WindowShape> shape = window_shape(node, operands, samples);
+  const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples);
   const int64_t results = operands.weight.type.shape[0].factor;
   if (!shape || shape->windows() == 0 || !wire::convolves_by_products(pass_of(operands), *shape, results))
     return std::nullopt;
@@ -123,6 +139,7 @@ double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const
 /// Unless Winograd's method computes it.
 double direct_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   if (const std::optional<double> products = product_scratch(node, operands, samples)) return *products;
+  if (goes_by_channels(node, operands, samples)) return 0;
   if (&operands.made == &operands.weight) {
     const ir::Value &many = is_transposed(node) ? operands.x : operands.y,
                     &few = is_transposed(node) ? operands.y : operands.x;
@@ -135,13 +152,13 @@ double direct_scratch(const NodeView& node, const ConvOperands& operands, Sample
 }  // namespace
 
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  const std::optional<wire::WindowShape> shape = window_shape(node, operands, samples);
+  const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples);
   if (!shape) return std::nullopt;
   return wire::winograd_convolution(pass_of(operands), *shape, operands.weight.type.shape[0].factor);
 }
 
-bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  return product_scratch(node, operands, samples).has_value();
+bool adds_in_place(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  return product_scratch(node, operands, samples).has_value() || goes_by_channels(node, operands, samples);
 }
 
 double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {

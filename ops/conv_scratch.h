@@ -18,8 +18,9 @@ struct ConvOperands {
 /// The pass, if Winograd's method may compute it (wire/convolution.h): the runtime chooses by measurement.
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples);
 
-/// Whether the runtime computes it as a matrix product (wire/convolution.h): it then adds to gradient sums in place.
-bool multiplies(const NodeView& node, const ConvOperands& operands, Samples samples);
+/// Whether the runtime computes it with loops of its own, which add to gradient sums in place: as a matrix product
+/// (wire/convolution.h) or channel by channel (wire/depthwise.h).
+bool adds_in_place(const NodeView& node, const ConvOperands& operands, Samples samples);
 
 /// An upper bound in bytes, whatever the runtime chooses.
 double conv_scratch(const NodeView& node, const ConvOperands& operands, Samples samples);

@@ -11,19 +11,12 @@
 namespace graphpipe::runtime {
 namespace {
 
-constexpr uint32_t kHalfBits = 16;
-
 GRAPHPIPE_INLINE void widen_some(const uint16_t* __restrict__ from, int64_t count, float* __restrict__ to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = __builtin_bit_cast(float, static_cast<uint32_t>(from[i]) << kHalfBits);
+  for (int64_t i = 0; i < count; ++i) to[i] = widened(from[i]);
 }
 
 GRAPHPIPE_INLINE void narrow_some(const float* __restrict__ from, int64_t count, uint16_t* __restrict__ to) {
-  constexpr uint32_t kWithoutSign = 0x7FFFFFFF, kInfinity = 0x7F800000, kNaN = 0x7FC0, kBelowHalf = 0x7FFF;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = __builtin_bit_cast(uint32_t, from[i]);
-    const uint32_t rounded = (bits + kBelowHalf + ((bits >> kHalfBits) & 1U)) >> kHalfBits;
-    to[i] = static_cast<uint16_t>((bits & kWithoutSign) > kInfinity ? kNaN : rounded);
-  }
+  for (int64_t i = 0; i < count; ++i) narrow_to(from[i], to[i]);
 }
 
 #if defined(__x86_64__)

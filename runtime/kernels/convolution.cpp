@@ -19,28 +19,6 @@ namespace {
 using wire::ConvolutionPass;
 using wire::WindowShape;
 
-WindowShape window_shape(at::IntArrayRef x, at::IntArrayRef weight, const ConvolutionGeometry& geometry) {
-  WindowShape shape{.samples = x[0],
-                    .channels = x[1],
-                    .height = x[2],
-                    .width = x[3],
-                    .kernel_height = weight[2],
-                    .kernel_width = weight[3],
-                    .stride_down = geometry.strides[0],
-                    .stride_right = geometry.strides[1],
-                    .pad_top = geometry.pads[0],
-                    .pad_left = geometry.pads[1],
-                    .step_down = geometry.dilations[0],
-                    .step_right = geometry.dilations[1]};
-  const auto places = [&](size_t axis) {
-    const int64_t span = geometry.dilations[axis] * (weight[axis + 2] - 1) + 1;
-    return (x[axis + 2] + 2 * geometry.pads[axis] - span) / geometry.strides[axis] + 1;
-  };
-  shape.places_down = places(0);
-  shape.places_right = places(1);
-  return shape;
-}
-
 bool by_products(ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other, const WindowShape& shape,
                  int64_t results) {
   return is_plain(one) && is_plain(other) && shape.windows() > 0 && wire::convolves_by_products(pass, shape, results);

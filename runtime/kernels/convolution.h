@@ -5,14 +5,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/kernels/convolution_geometry.h"
 #include "wire/product_table.h"
 
 namespace graphpipe::runtime {
-
-/// Of the two axes of a plane; `pads` apply at both ends.
-struct ConvolutionGeometry {
-  at::IntArrayRef strides, pads, dilations;
-};
 
 /// Adds bias [M] if it is defined.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

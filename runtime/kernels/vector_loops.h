@@ -65,6 +65,17 @@ GRAPHPIPE_INLINE float exp_of(float x) {
   return sum * __builtin_bit_cast(float, exponent << 23U);
 }
 
+/// A number of float, or of bfloat16 by its bits, and back to the nearest, ties to even.
+GRAPHPIPE_INLINE float widened(float x) { return x; }
+GRAPHPIPE_INLINE float widened(uint16_t bits) { return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16U); }
+GRAPHPIPE_INLINE void narrow_to(float x, float& to) { to = x; }
+GRAPHPIPE_INLINE void narrow_to(float x, uint16_t& to) {
+  constexpr uint32_t kWithoutSign = 0x7FFFFFFF, kInfinity = 0x7F800000, kNaN = 0x7FC0, kBelowHalf = 0x7FFF;
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  const uint32_t rounded = (bits + kBelowHalf + ((bits >> 16U) & 1U)) >> 16U;
+  to = static_cast<uint16_t>((bits & kWithoutSign) > kInfinity ? kNaN : rounded);
+}
+
 inline constexpr int64_t kRowLanes = 16;
 
 /// Separate partial results: as many as two of the widest vectors hold, so that the order of their sum does not depend

@@ -74,16 +74,6 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
 constexpr wire::ConvolutionKernel kKernels[] = {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd2,
                                                 wire::ConvolutionKernel::kWinograd4};
 
-// By the largest element of what is expected.
-double relative_difference(const at::Tensor& found, const at::Tensor& expected) {
-  REQUIRE(found.sizes() == expected.sizes());
-  return ((found.to(at::kDouble) - expected).abs().max() / expected.abs().max()).item<double>();
-}
-
-}  // namespace
-
-namespace {
-
 /// The passes of a case that fit the kernel by it, until it is destroyed.
 class Forced {
  public:
