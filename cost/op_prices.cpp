@@ -19,11 +19,27 @@ ir::SampleFunction line_or_table(std::vector<ir::SampleFunction::Point> points) 
   return ir::SampleFunction::table(std::move(points));
 }
 
+namespace {
+
+bool is_convolution(ops::Kernel kernel) {
+  return kernel == ops::Kernel::kConvolution || kernel == ops::Kernel::kWinograd || kernel == ops::Kernel::kDepthwise;
+}
+
+/// Whether what a kernel moves takes time beside its arithmetic: processors' kernels of convolutions copy what they
+/// read and write, Winograd's method so much that its rate has it. Only processors have a rate of depthwise ones.
+bool adds_traffic(const ir::Device& device, ops::Kernel kernel) {
+  return device.depthwise.count > 0 && is_convolution(kernel) && kernel != ops::Kernel::kWinograd;
+}
+
+}  // namespace
+
 FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
   FlopsPerSecond known = device.compute;
   if (kernel == ops::Kernel::kWinograd && device.winograd.count > 0) return device.winograd;
-  if (kernel == ops::Kernel::kConvolution || kernel == ops::Kernel::kWinograd) known = device.convolution;
+  if (kernel == ops::Kernel::kDepthwise && device.depthwise.count > 0) return device.depthwise;
+  if (is_convolution(kernel)) known = device.convolution;
   if (kernel == ops::Kernel::kAttention) known = device.attention;
+  if (kernel == ops::Kernel::kFunction) known = device.functions;
   return known.count > 0 ? known : device.compute;
 }
 
@@ -35,9 +51,11 @@ ir::Device slowest_device(const ir::Cluster& cluster) {
   GP_CHECK(!cluster.devices.empty());
   ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
   for (const ir::Device& device : cluster.devices) {
-    // Winograd's before that of convolutions, which it falls back to.
+    // Winograd's and depthwise ones' before that of convolutions, which they fall back to.
     for (const auto& [rate, kernel] : {std::pair(&ir::Device::winograd, ops::Kernel::kWinograd),
+                                       std::pair(&ir::Device::depthwise, ops::Kernel::kDepthwise),
                                        std::pair(&ir::Device::convolution, ops::Kernel::kConvolution),
+                                       std::pair(&ir::Device::functions, ops::Kernel::kFunction),
                                        std::pair(&ir::Device::attention, ops::Kernel::kAttention)})
       slowest.*rate = std::min(flops_per_second(slowest, kernel), flops_per_second(device, kernel));
     slowest.compute = std::min(slowest.compute, device.compute);
@@ -75,7 +93,7 @@ OpPrices::OpPrices(const ir::Graph& graph, const ir::Cluster& cluster, const Pri
   double held = 0;
   for (const ir::ParamId param : graph.param_ids())
     held += 2 * static_cast<double>(ir::byte_size(graph.value(graph.param(param).value).type, Samples(1)).count);
-  streams_weights_ = held > kCachedWeightBytes && device_.weight_bandwidth.count > 0;
+  streams_weights_ = held > kCachedWeightBytes;
   if (request.profile == nullptr) return;
   struct Points {
     std::vector<ir::SampleFunction::Point> forward, input_gradient, weight_gradient;
@@ -102,9 +120,13 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
     const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
-    const double streamed = streams_weights_ ? std::min(weight_bytes(node), work.bytes) : 0;
-    const double seconds = std::max(work.flops / flops_per_second(device_, work.kernel).count,
-                                    (work.bytes - streamed) / device_.memory_bandwidth.count) +
+    const bool adds = adds_traffic(device_, work.kernel);
+    // Convolutions put their weights into an order of their own in each call.
+    const bool streams = device_.weight_bandwidth.count > 0 && (streams_weights_ || adds);
+    const double streamed = streams ? std::min(weight_bytes(node), work.bytes) : 0;
+    const double arithmetic = work.flops / flops_per_second(device_, work.kernel).count;
+    const double traffic = (work.bytes - streamed) / device_.memory_bandwidth.count;
+    const double seconds = (adds ? arithmetic + traffic : std::max(arithmetic, traffic)) +
                            (streamed > 0 ? streamed / device_.weight_bandwidth.count : 0);
     points.push_back({static_cast<double>(n), device_.launch_overhead.count + seconds});
   }

@@ -375,8 +375,8 @@ Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const Price
   for (const ir::Device& device : cluster.devices) {
     const auto is_like = [&](const ir::Device& other) {
       const auto rates = [](const ir::Device& of) {
-        return std::tuple(of.compute, of.convolution, of.winograd, of.attention, of.memory_bandwidth,
-                          of.weight_bandwidth, of.launch_overhead);
+        return std::tuple(of.compute, of.convolution, of.winograd, of.depthwise, of.attention, of.functions,
+                          of.memory_bandwidth, of.weight_bandwidth, of.launch_overhead);
       };
       return rates(device) == rates(other);
     };

@@ -37,7 +37,9 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
   need_rate(problems, path + ".memory_bytes_per_second", device.memory_bytes_per_second());
   need_rate_or_none(problems, path + ".convolution_flops_per_second", device.convolution_flops_per_second());
   need_rate_or_none(problems, path + ".winograd_flops_per_second", device.winograd_flops_per_second());
+  need_rate_or_none(problems, path + ".depthwise_flops_per_second", device.depthwise_flops_per_second());
   need_rate_or_none(problems, path + ".attention_flops_per_second", device.attention_flops_per_second());
+  need_rate_or_none(problems, path + ".function_flops_per_second", device.function_flops_per_second());
   need_rate_or_none(problems, path + ".weight_bytes_per_second", device.weight_bytes_per_second());
   problems.need_range(path + ".launch_overhead_seconds", device.launch_overhead_seconds(), 0.0, kMaxLatency);
   // Converting a number that is out of range has no meaning, so it waits for the check.
@@ -48,7 +50,9 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .compute = FlopsPerSecond(device.flops_per_second()),
           .convolution = FlopsPerSecond(device.convolution_flops_per_second()),
           .winograd = FlopsPerSecond(device.winograd_flops_per_second()),
+          .depthwise = FlopsPerSecond(device.depthwise_flops_per_second()),
           .attention = FlopsPerSecond(device.attention_flops_per_second()),
+          .functions = FlopsPerSecond(device.function_flops_per_second()),
           .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
           .weight_bandwidth = BytesPerSecond(device.weight_bytes_per_second()),
           .launch_overhead = Seconds(device.launch_overhead_seconds())};
@@ -86,7 +90,9 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     out.set_flops_per_second(device.compute.count);
     if (device.convolution.count > 0) out.set_convolution_flops_per_second(device.convolution.count);
     if (device.winograd.count > 0) out.set_winograd_flops_per_second(device.winograd.count);
+    if (device.depthwise.count > 0) out.set_depthwise_flops_per_second(device.depthwise.count);
     if (device.attention.count > 0) out.set_attention_flops_per_second(device.attention.count);
+    if (device.functions.count > 0) out.set_function_flops_per_second(device.functions.count);
     out.set_memory_bytes_per_second(device.memory_bandwidth.count);
     if (device.weight_bandwidth.count > 0) out.set_weight_bytes_per_second(device.weight_bandwidth.count);
     out.set_launch_overhead_seconds(device.launch_overhead.count);

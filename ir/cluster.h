@@ -17,9 +17,9 @@ struct Device {
   /// Host the device is on: same host, same machine.
   int host = 0;
   Bytes memory;
-  /// Of matrix products; of convolutions, of those that Winograd's method fits (wire/convolution.h), and of attention,
-  /// where those are known apart, else 0.
-  FlopsPerSecond compute, convolution, winograd, attention;
+  /// Of matrix products; of convolutions, of those that Winograd's method fits (wire/convolution.h) and depthwise ones,
+  /// of attention, and of norms and functions (wire/function_flops.h), where those are known apart, else 0.
+  FlopsPerSecond compute, convolution, winograd, depthwise, attention, functions;
   BytesPerSecond memory_bandwidth;
   /// Of weights and their gradients where a model has more of them than caches hold: what they take beside arithmetic.
   /// 0: as memory_bandwidth, at the same time as arithmetic.

@@ -16,6 +16,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
 #include "ops/norm_helpers.h"
+#include "wire/function_flops.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -77,9 +78,15 @@ int64_t samples_of_statistics(const NodeView& node) {
 }
 uint32_t updated(const NodeView& node) { return is_training(node) ? 0b11000U : 0U; }
 
-Work forward_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
-Work input_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
-Work reduction_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 4); }
+Work forward_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kOwnNormFlops);
+}
+Work input_gradient_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kOwnNormGradientFlops);
+}
+Work reduction_work(const NodeView& node, Samples samples) {
+  return function_of_input(node, samples, wire::kOwnNormFlops);
+}
 
 // ".view({-1, 1, 1})": makes a per-channel tensor broadcast to x of this rank.
 std::string channel_view(size_t rank) {

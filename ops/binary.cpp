@@ -263,7 +263,7 @@ Inferred infer_extremum_gradient(const NodeView& node) {
 
 // --- entries ---
 
-Work ten_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 10); }
+Work ten_flops(const NodeView& node, Samples samples) { return function_of_output(node, samples, 10); }
 /// Each of the additional inputs but the last needs a temporary for the partial sum.
 Work flop_per_input(const NodeView& node, Samples samples) {
   const auto inputs = static_cast<double>(node.input_count());

@@ -18,6 +18,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
 #include "ops/spatial.h"
+#include "wire/depthwise.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -85,10 +86,16 @@ double multiply_adds(const ir::Value& many, const ir::Value& weight, Samples sam
 // kernel outputs.
 Work product_work(const NodeView& node, const ConvOperands& operands, Samples samples) {
   const ir::Value& many = is_transposed(node) ? operands.x : operands.y;
-  return {.flops = 2 * multiply_adds(many, operands.weight, samples),
-          .bytes = bytes_touched(node, samples),
-          .scratch = conv_scratch(node, operands, samples),
-          .kernel = winograd_pass(node, operands, samples) ? Kernel::kWinograd : Kernel::kConvolution};
+  Work work{.flops = 2 * multiply_adds(many, operands.weight, samples),
+            .bytes = bytes_touched(node, samples),
+            .scratch = conv_scratch(node, operands, samples),
+            .kernel = winograd_pass(node, operands, samples) ? Kernel::kWinograd : Kernel::kConvolution};
+  if (is_depthwise(node, operands)) {
+    work.kernel = Kernel::kDepthwise;
+    work.flops += wire::kFlopsOfDepthwisePlane * static_cast<double>(operands.x.type.shape[0].at(samples)) *
+                  static_cast<double>(operands.x.type.shape[1].factor);
+  }
+  return work;
 }
 ConvOperands conv_operands(const NodeView& node) {
   return {node.input(0), node.output(0), node.input(1), node.output(0)};

@@ -151,6 +151,12 @@ double direct_scratch(const NodeView& node, const ConvOperands& operands, Sample
 
 }  // namespace
 
+bool is_depthwise(const NodeView& node, const ConvOperands& operands) {
+  const ir::Shape &x = operands.x.type.shape, &weight = operands.weight.type.shape;
+  const Result<ConvForm> form = conv_form(node, x, weight);
+  return form.ok() && is_depthwise(node, *form, x, weight);
+}
+
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples) {
   const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples);
   if (!shape) return std::nullopt;

@@ -15,6 +15,9 @@ struct ConvOperands {
   const ir::Value& made;
 };
 
+/// Whether each channel has a kernel and one result, as conv_form.h says.
+bool is_depthwise(const NodeView& node, const ConvOperands& operands);
+
 /// The pass, if Winograd's method may compute it (wire/convolution.h): the runtime chooses by measurement.
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples);
 

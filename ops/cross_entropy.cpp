@@ -56,12 +56,12 @@ double label_copy_bytes(const ir::Value& labels) {
 
 /// Includes the loss of each position, and copies of labels that are not int64.
 Work cross_entropy_work(const NodeView& node, Samples samples) {
-  Work work = per_input_element(node, samples, 14);
+  Work work = function_of_input(node, samples, 14);
   work.scratch = elements(node.input(1), samples) * (label_copy_bytes(node.input(1)) + sizeof(float));
   return work;
 }
 Work cross_entropy_gradient_work(const NodeView& node, Samples samples) {
-  Work work = per_output_element(node, samples, 12);
+  Work work = function_of_output(node, samples, 12);
   work.scratch = elements(node.input(2), samples) * label_copy_bytes(node.input(2));
   return work;
 }

@@ -8,6 +8,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
 #include "ops/norm_helpers.h"
+#include "wire/function_flops.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -60,8 +61,12 @@ Inferred infer_group_norm(const NodeView& node) {
   return checked(node, {make_value(node, node.input(0).type), statistic, statistic});
 }
 
-Work group_norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
-Work group_norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
+Work group_norm_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kLayerNormFlops);
+}
+Work group_norm_gradient_work(const NodeView& node, Samples samples) {
+  return function_of_input(node, samples, wire::kLayerNormGradientFlops);
+}
 
 // "b, 64, 49, 8": sizes as the kernels take them. The form was checked by inference.
 std::string sizes_text(const Emitter& emitter, size_t x) {

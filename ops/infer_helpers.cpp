@@ -261,6 +261,18 @@ Work per_input_element(const NodeView& node, Samples samples, double flops) {
   return {.flops = flops * elements(node.input(0), samples), .bytes = bytes_touched(node, samples)};
 }
 
+Work function_of_output(const NodeView& node, Samples samples, double flops) {
+  Work work = per_output_element(node, samples, flops);
+  work.kernel = Kernel::kFunction;
+  return work;
+}
+
+Work function_of_input(const NodeView& node, Samples samples, double flops) {
+  Work work = per_input_element(node, samples, flops);
+  work.kernel = Kernel::kFunction;
+  return work;
+}
+
 Work one_flop_per_element(const NodeView& node, Samples samples) { return per_output_element(node, samples, 1); }
 
 Work copy_work(const NodeView& node, Samples samples) { return {.flops = 0, .bytes = bytes_touched(node, samples)}; }

@@ -98,6 +98,9 @@ double bytes_touched(const NodeView& node, Samples samples);
 Work per_output_element(const NodeView& node, Samples samples, double flops);
 /// `flops` per element of input 0: reductions.
 Work per_input_element(const NodeView& node, Samples samples, double flops);
+/// The same by kernels of functions.
+Work function_of_output(const NodeView& node, Samples samples, double flops);
+Work function_of_input(const NodeView& node, Samples samples, double flops);
 Work one_flop_per_element(const NodeView& node, Samples samples);
 /// Copies: bytes only.
 Work copy_work(const NodeView& node, Samples samples);

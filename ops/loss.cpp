@@ -56,7 +56,7 @@ Work bce_work(const NodeView& node, Samples samples) {
   return work;
 }
 Work three_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 3); }
-Work sigmoid_flops(const NodeView& node, Samples samples) { return per_output_element(node, samples, 13); }
+Work sigmoid_flops(const NodeView& node, Samples samples) { return function_of_output(node, samples, 13); }
 
 Status squared_error_gradient(GradientBuilder& builder) {
   add_loss_gradient(builder, 0, "MeanSquaredErrorSumGrad");

@@ -10,6 +10,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
 #include "ops/norm_helpers.h"
+#include "wire/function_flops.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -67,18 +68,22 @@ Inferred infer_layer_norm(const NodeView& node) {
   return checked(node, {make_value(node, type), statistic, statistic});
 }
 
-Work norm_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 8); }
-Work norm_gradient_work(const NodeView& node, Samples samples) { return per_input_element(node, samples, 10); }
+Work norm_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kLayerNormFlops);
+}
+Work norm_gradient_work(const NodeView& node, Samples samples) {
+  return function_of_input(node, samples, wire::kLayerNormGradientFlops);
+}
 /// 16-bit operands are widened: this adds that many float32 tensors.
 Work widened(Work work, const ir::Value& x, Samples samples, double tensors) {
   if (is_16_bits(x.type.dtype)) work.scratch += tensors * 4 * elements(x, samples);
   return work;
 }
 Work rms_norm_work(const NodeView& node, Samples samples) {
-  return widened(norm_work(node, samples), node.input(0), samples, 2);
+  return widened(function_of_output(node, samples, wire::kOwnNormFlops), node.input(0), samples, 2);
 }
 Work rms_norm_gradient_work(const NodeView& node, Samples samples) {
-  return widened(norm_gradient_work(node, samples), node.input(1), samples, 3);
+  return widened(function_of_input(node, samples, wire::kOwnNormGradientFlops), node.input(1), samples, 3);
 }
 
 void emit_layer_norm(Emitter& emitter) {

@@ -42,7 +42,8 @@ class NodeView {
 };
 
 /// The kinds of kernels for which machines have separate rates (ir::Device); everything else is priced as a product.
-enum class Kernel : uint8_t { kProduct, kConvolution, kWinograd, kAttention };
+/// Functions: norms, softmax, exponentials and what is made of them.
+enum class Kernel : uint8_t { kProduct, kConvolution, kWinograd, kDepthwise, kAttention, kFunction };
 
 /// Floating-point operations, and bytes moved to and from memory, of one run for a number of samples.
 struct Work {

@@ -139,7 +139,7 @@ double window_cells(const PoolForm& form) {
 }
 Work pool_work(const NodeView& node, Samples samples) {
   const PoolForm form = pool_form(node, node.input(0).type.shape).value();
-  Work work = per_output_element(node, samples, window_cells(form));
+  Work work = function_of_output(node, samples, window_cells(form));
   work.scratch = written_out_bytes(form, node.input(0).type.dtype, samples);
   return work;
 }

@@ -7,6 +7,7 @@
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
 #include "ops/joined_rows.h"
+#include "wire/function_flops.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -34,8 +35,12 @@ Inferred infer_softmax_gradient(const NodeView& node) {
 }
 
 // Maximum, subtraction, exponential (counted as 10), sum, division.
-Work softmax_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 14); }
-Work softmax_gradient_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 4); }
+Work softmax_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kSoftmaxFlops);
+}
+Work softmax_gradient_work(const NodeView& node, Samples samples) {
+  return function_of_output(node, samples, wire::kSoftmaxGradientFlops);
+}
 
 Status softmax_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
@@ -81,7 +86,7 @@ Inferred infer_gelu(const NodeView& node) {
   return same_as_first_float_input(node);
 }
 
-Work gelu_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 14); }
+Work gelu_work(const NodeView& node, Samples samples) { return function_of_output(node, samples, wire::kGeluFlops); }
 
 Status gelu_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};

@@ -217,7 +217,9 @@ std::string with_attributes(std::string pattern, const UnaryRow& row, const ir::
 }
 
 Work unary_work(const NodeView& node, Samples samples) {
-  return per_output_element(node, samples, unary_row_of(node.node()).flops);
+  constexpr double kFewFlops = 2;
+  const double flops = unary_row_of(node.node()).flops;
+  return flops > kFewFlops ? function_of_output(node, samples, flops) : per_output_element(node, samples, flops);
 }
 
 void emit_unary(Emitter& emitter) {

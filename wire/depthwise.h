@@ -94,6 +94,9 @@ inline bool fits_depthwise(const WindowShape& shape) {
          layout.floats(lines) <= kMaxDepthwiseFloats && layout.all_mask_floats() <= kMaxDepthwiseFloats;
 }
 
+/// What a plane takes beside the products, as the cost model counts it: copies of lines, sums and calls.
+inline constexpr double kFlopsOfDepthwisePlane = 3000;
+
 /// Whether a pass is computed by the loops, else by LibTorch, whose kernels by channels in blocks of 16 go faster over
 /// small planes, and over somewhat larger ones with strides. But it has none for weight gradients of large kernels, and
 /// for input gradients in bfloat16 with strides, which take ten times as long. Measured in programs on an EPYC of the

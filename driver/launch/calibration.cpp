@@ -144,7 +144,8 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
       has_device =
           read_numbers(words, {&device.compute.count, &device.memory_bandwidth.count, &device.launch_overhead.count});
     } else if (kind == "kernels") {
-      has_kernels = read_numbers(words, {&device.convolution.count, &device.winograd.count, &device.attention.count});
+      has_kernels = read_numbers(words, {&device.convolution.count, &device.winograd.count, &device.depthwise.count,
+                                         &device.attention.count, &device.functions.count});
     } else if (kind == "weights") {
       has_weights = read_numbers(words, {&device.weight_bandwidth.count});
     } else if (kind == "link") {

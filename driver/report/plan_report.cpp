@@ -146,7 +146,9 @@ JsonObject machine_json(const Pipeline& pipeline) {
   object.add("flops_per_second", device.compute.count);
   object.add("convolution_flops_per_second", cost::flops_per_second(device, ops::Kernel::kConvolution).count);
   object.add("winograd_flops_per_second", cost::flops_per_second(device, ops::Kernel::kWinograd).count);
+  object.add("depthwise_flops_per_second", cost::flops_per_second(device, ops::Kernel::kDepthwise).count);
   object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention).count);
+  object.add("function_flops_per_second", cost::flops_per_second(device, ops::Kernel::kFunction).count);
   object.add("memory_bytes_per_second", device.memory_bandwidth.count);
   object.add("weight_bytes_per_second", cost::weight_bandwidth(device).count);
   object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);

@@ -97,7 +97,9 @@ class Machine:
     flops_per_second: Optional[float] = None
     convolution_flops_per_second: Optional[float] = None
     winograd_flops_per_second: Optional[float] = None
+    depthwise_flops_per_second: Optional[float] = None
     attention_flops_per_second: Optional[float] = None
+    function_flops_per_second: Optional[float] = None
     memory_bytes_per_second: Optional[float] = None
     weight_bytes_per_second: Optional[float] = None
     launch_overhead_seconds: Optional[float] = None

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/vectors.h"
 #include "runtime/kernels/windows.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -94,6 +94,100 @@ void pool_some(const Pool& pool, int64_t begin, int64_t end) {
   pool_lines(pool, begin, end);
 }
 
+// --- without strides: all places of a plane as one line, over a copy with its pads ---
+
+using Places8 = int32_t __attribute__((vector_size(32)));
+using UnalignedPlaces8 = int32_t __attribute__((vector_size(32), aligned(4)));
+
+/// Floats of a copy at most; wider lines fill vectors by themselves.
+constexpr int64_t kDenseFloats = 4096, kDensePlaces = 64;
+
+/// An element of the kernel: how far from a place it lies in the copy, and in the plane.
+struct PoolTap {
+  int64_t offset;
+  int32_t place;
+};
+struct DensePool {
+  WindowShape shape;
+  int64_t pitch;
+  std::vector<PoolTap> taps;
+  /// By place of the copy: that of the plane's element in the kernel's corner, and of the first one inside.
+  std::vector<int32_t> corners, first;
+  const float* planes;
+  float* maxima;
+  int64_t* places;
+};
+
+bool fits_dense(const WindowShape& shape) {
+  if (shape.has_strides() || shape.places_right > kDensePlaces || shape.kernel() > kDensePlaces) return false;
+  const int64_t pitch = shape.places_right + shape.span_right() - 1;
+  return (shape.places_down + shape.span_down() - 1) * pitch + shape.span_right() + kVector8Lanes <= kDenseFloats;
+}
+
+DensePool dense_pool(const WindowShape& shape) {
+  DensePool pool{.shape = shape, .pitch = shape.places_right + shape.span_right() - 1};
+  const auto count = static_cast<size_t>(shape.places_down * pool.pitch + kVector8Lanes);
+  pool.corners.resize(count), pool.first.resize(count);
+  for (int64_t i = 0; i < shape.places_down * pool.pitch; ++i) {
+    const int64_t top = i / pool.pitch - shape.pad_top, left = i % pool.pitch - shape.pad_left;
+    pool.corners[static_cast<size_t>(i)] = static_cast<int32_t>(top * shape.width + left);
+    pool.first[static_cast<size_t>(i)] =
+        static_cast<int32_t>(first_inside(top, shape.step_down) * shape.width + first_inside(left, shape.step_right));
+  }
+  for (int64_t i = 0; i < shape.kernel(); ++i) {
+    const int64_t down = i / shape.kernel_width * shape.step_down, right = i % shape.kernel_width * shape.step_right;
+    pool.taps.push_back({down * pool.pitch + right, static_cast<int32_t>(down * shape.width + right)});
+  }
+  return pool;
+}
+
+GRAPHPIPE_INLINE void pool_planes(const DensePool& pool, int64_t begin, int64_t end) {
+  const WindowShape& shape = pool.shape;
+  const int64_t count = shape.places_down * pool.pitch, inside = std::min(shape.width, pool.pitch - shape.pad_left);
+  const int64_t lines = std::min(shape.height, shape.places_down + shape.span_down() - 1 - shape.pad_top);
+  float copy[kDenseFloats], best[kDenseFloats];
+  int32_t found[kDenseFloats];
+  std::fill_n(copy, kDenseFloats, -std::numeric_limits<float>::infinity());
+  for (int64_t plane = begin; plane < end; ++plane) {
+    const float* const from = pool.planes + plane * shape.height * shape.width;
+    for (int64_t y = 0; y < lines; ++y)
+      std::copy_n(from + y * shape.width, inside, copy + (y + shape.pad_top) * pool.pitch + shape.pad_left);
+    for (int64_t i = 0; i < count; i += kVector8Lanes) {
+      const Places8 corner = *reinterpret_cast<const UnalignedPlaces8*>(pool.corners.data() + i);
+      Places8 place = *reinterpret_cast<const UnalignedPlaces8*>(pool.first.data() + i);
+      Vector8 largest = Vector8{} - std::numeric_limits<float>::infinity();
+      for (const PoolTap& tap : pool.taps) {
+        const Vector8 value = load8(copy + i + tap.offset);
+        const Places8 is_better = (value > largest) | (value != value);
+        place = is_better ? corner + tap.place : place;
+        largest = is_better ? value : largest;
+      }
+      store8(best + i, largest);
+      *reinterpret_cast<UnalignedPlaces8*>(found + i) = place;
+    }
+    for (int64_t y = 0; y < shape.places_down; ++y) {
+      const int64_t to = (plane * shape.places_down + y) * shape.places_right, line = y * pool.pitch;
+      for (int64_t x = 0; x < shape.places_right; ++x) {
+        pool.maxima[to + x] = best[line + x];
+        pool.places[to + x] = found[line + x];
+      }
+    }
+  }
+}
+
+#if defined(__x86_64__)
+GRAPHPIPE_AVX2 void pool_planes_avx2(const DensePool& pool, int64_t begin, int64_t end) {
+  pool_planes(pool, begin, end);
+}
+#endif
+
+void pool_some_planes(const DensePool& pool, int64_t begin, int64_t end) {
+#if defined(__x86_64__)
+  if (has_avx2()) return pool_planes_avx2(pool, begin, end);
+#endif
+  pool_planes(pool, begin, end);
+}
+
 }  // namespace
 }  // namespace graphpipe::runtime
 
@@ -128,6 +222,15 @@ std::tuple<at::Tensor, at::Tensor> max_pool_2d(const at::Tensor& x, at::IntArray
   if (!loop_takes(x) || !fits) return at::max_pool2d_with_indices(x, kernel, strides, pads, dilations, rounds_up);
   const std::vector<int64_t> sizes = {shape.samples, shape.channels, shape.places_down, shape.places_right};
   at::Tensor maxima = at::empty(sizes, x.options()), found = at::empty(sizes, x.options().dtype(at::kLong));
+  if (fits_dense(shape)) {
+    DensePool pool = dense_pool(shape);
+    pool.planes = x.const_data_ptr<float>();
+    pool.maxima = maxima.mutable_data_ptr<float>(), pool.places = found.mutable_data_ptr<int64_t>();
+    const int64_t planes_per_thread = std::max<int64_t>(1, kElementsPerThread / shape.places());
+    at::parallel_for(0, shape.samples * shape.channels, planes_per_thread,
+                     [&](int64_t begin, int64_t end) { pool_some_planes(pool, begin, end); });
+    return {maxima, found};
+  }
   std::vector<PlaceRange> inside;
   for (int64_t right = 0; right < shape.kernel_width; ++right)
     inside.push_back(

@@ -52,7 +52,8 @@ void measure_operators(bool print) {
   const DeviceRates rates = measure_rates();
   if (!print) return;
   std::printf("device %.6e %.6e %.6e\n", rates.products, rates.memory, rates.operator_seconds);
-  std::printf("kernels %.6e %.6e %.6e\n", rates.convolutions, rates.winograd, rates.attention);
+  std::printf("kernels %.6e %.6e %.6e %.6e %.6e\n", rates.convolutions, rates.winograd, rates.depthwise,
+              rates.attention, rates.functions);
   std::printf("weights %.6e\n", rates.weights);
   for (const wire::OptimizerEntry& entry : wire::optimizers()) print_update(entry);
 }

@@ -10,7 +10,7 @@ namespace graphpipe::runtime {
 /// The main function. Started as one rank it measures no link; of two ranks the first one prints. --threads is the
 /// value that the programs will run with. Lines on stdout, in seconds, bytes and FLOP/s:
 ///   device FLOPS MEMORY_BYTES_PER_SECOND OPERATOR_SECONDS
-///   kernels CONVOLUTION_FLOPS WINOGRAD_FLOPS ATTENTION_FLOPS
+///   kernels CONVOLUTION_FLOPS WINOGRAD_FLOPS DEPTHWISE_FLOPS ATTENTION_FLOPS FUNCTION_FLOPS
 ///   weights BYTES_PER_SECOND
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE

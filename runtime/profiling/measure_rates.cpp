@@ -13,6 +13,7 @@
 
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/convolution.h"
+#include "runtime/kernels/depthwise_convolution.h"
 #include "runtime/kernels/gelu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/relu.h"
@@ -20,6 +21,8 @@
 #include "runtime/kernels/winograd.h"
 #include "runtime/profiling/measure.h"
 #include "support/units.h"
+#include "wire/depthwise.h"
+#include "wire/function_flops.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -75,8 +78,7 @@ UpdateSeconds measure_update(const std::function<double(int64_t rows, int64_t co
 
 namespace {
 
-/// Memory-bound operators, as in transformers and convolution nets, with the bytes that they read and write per
-/// element.
+/// Operators bound by memory, with the bytes that they read and write per element.
 struct Elementwise {
   double bytes;
   at::Tensor (*call)(const at::Tensor&);
@@ -85,9 +87,18 @@ constexpr Elementwise kElementwise[] = {
     {8, [](const at::Tensor& x) { return relu(x); }},
     {12, [](const at::Tensor& x) { return at::add(x, x); }},
     {12, [](const at::Tensor& x) { return at::mul(x, x); }},
-    {8, [](const at::Tensor& x) { return gelu(x); }},
-    {8, [](const at::Tensor& x) { return at::softmax(x, -1); }},
-    {8, [](const at::Tensor& x) { return std::get<0>(at::native_layer_norm(x, {x.size(-1)}, {}, {}, 1e-5)); }},
+};
+
+/// Norms and functions, with what they compute per element.
+struct Function {
+  double flops;
+  at::Tensor (*call)(const at::Tensor&);
+};
+constexpr Function kFunctions[] = {
+    {wire::kGeluFlops, [](const at::Tensor& x) { return gelu(x); }},
+    {wire::kSoftmaxFlops, [](const at::Tensor& x) { return at::softmax(x, -1); }},
+    {wire::kLayerNormFlops,
+     [](const at::Tensor& x) { return std::get<0>(at::native_layer_norm(x, {x.size(-1)}, {}, {}, 1e-5)); }},
 };
 
 /// The mean over calls on tensors so small that only the overhead of the call matters.
@@ -99,6 +110,7 @@ double operator_seconds() {
     count += 1;
   };
   for (const Elementwise& op : kElementwise) add([&] { op.call(small); });
+  for (const Function& function : kFunctions) add([&] { function.call(small); });
   add([&] { linear(small, square, {}, /*transposed=*/true); });
   add([&] { sum_leading_axes(small, 1); });
   return sum / count;
@@ -120,19 +132,34 @@ double product_rate(double operator_seconds) {
   return flops / seconds;
 }
 
-/// Bytes per second of element-wise operators, on tensors that fit in the nearest caches and on larger ones.
+/// Bytes per second of element-wise operators: on a tensor that stays in a cache, and on so many in turn that what was
+/// saved for a gradient is no longer there.
 double memory_rate(double operator_seconds) {
+  constexpr int64_t kRows = 256, kWidth = 1024, kTensors = 2 * kBeyondCachesOfCpus / (4 * kRows * kWidth);
+  std::vector<at::Tensor> all;
+  for (int64_t i = 0; i < kTensors; ++i) all.push_back(at::ones({kRows, kWidth}));
   double bytes = 0, seconds = 0;
-  for (const int64_t rows : {256, 4096}) {
-    const at::Tensor x = at::ones({rows, 256});
-    // Each size has the same weight.
-    const double weight = 1 / static_cast<double>(rows);
-    for (const Elementwise& op : kElementwise) {
-      bytes += weight * op.bytes * static_cast<double>(x.numel());
-      seconds += weight * beside_call(seconds_of([&] { op.call(x); }), operator_seconds);
-    }
+  const auto add = [&](const Elementwise& op, const std::function<void()>& call) {
+    bytes += op.bytes * static_cast<double>(kRows * kWidth);
+    seconds += beside_call(seconds_of(call), operator_seconds);
+  };
+  size_t next = 0;
+  for (const Elementwise& op : kElementwise) {
+    add(op, [&] { op.call(all.front()); });
+    add(op, [&] { op.call(all[next++ % all.size()]); });
   }
   return bytes / seconds;
+}
+
+/// FLOP/s of norms and functions, as wire/function_flops.h counts.
+double function_rate(double operator_seconds) {
+  const at::Tensor x = at::ones({256, 256});
+  double flops = 0, seconds = 0;
+  for (const Function& function : kFunctions) {
+    flops += function.flops * static_cast<double>(x.numel());
+    seconds += beside_call(seconds_of([&] { function.call(x); }), operator_seconds);
+  }
+  return flops / seconds;
 }
 
 /// Bytes per second of weights that products of a few rows stream, one after the other, so that none is in a cache:
@@ -174,6 +201,33 @@ double winograd_rate(double direct, double operator_seconds) {
   return has_winograd() ? convolution_rate({kDirect, kWinograd2, kWinograd4}, operator_seconds) : direct;
 }
 
+/// FLOP/s of depthwise convolutions and their gradients, beside what they move, with what the cost model counts for
+/// each plane.
+double depthwise_rate(double memory_rate, double operator_seconds) {
+  struct Layer {
+    int64_t channels, size, kernel;
+  };
+  constexpr Layer kLayers[] = {{96, 28, 3}, {192, 14, 3}, {96, 14, 5}, {384, 7, 3}};
+  constexpr int64_t kSamples = 4, kOnes[] = {1, 1};
+  double flops = 0, seconds = 0;
+  for (const auto& [channels, size, kernel] : kLayers) {
+    const at::Tensor x = at::ones({kSamples, channels, size, size}), weight = at::ones({channels, 1, kernel, kernel});
+    const int64_t pads[] = {kernel / 2, kernel / 2};
+    const ConvolutionGeometry geometry{kOnes, pads, kOnes};
+    const auto add = [&](const std::function<void()>& call) {
+      const auto elements = static_cast<double>(x.numel());
+      flops += 2 * elements * static_cast<double>(kernel * kernel) +
+               wire::kFlopsOfDepthwisePlane * static_cast<double>(kSamples * channels);
+      const double all = seconds_of(call), moved = 2 * sizeof(float) * elements / memory_rate;
+      seconds += std::max(beside_call(all, operator_seconds) - moved, all / 4);
+    };
+    add([&] { depthwise_convolution(x, weight, {}, geometry); });
+    add([&] { depthwise_convolution_input_gradient(x, x, weight, geometry); });
+    add([&] { depthwise_convolution_weight_gradient(x, x, weight, geometry); });
+  }
+  return flops / seconds;
+}
+
 /// FLOP/s of attention and its gradient, with narrow and with wide heads.
 double attention_rate(double operator_seconds) {
   constexpr int64_t kSamples = 2, kHeads = 8, kRows = 64, kWidths[] = {32, 64};
@@ -199,6 +253,8 @@ DeviceRates measured_once() {
   rates.winograd = winograd_rate(rates.convolutions, rates.operator_seconds);
   rates.attention = attention_rate(rates.operator_seconds);
   rates.memory = memory_rate(rates.operator_seconds);
+  rates.functions = function_rate(rates.operator_seconds);
+  rates.depthwise = depthwise_rate(rates.memory, rates.operator_seconds);
   rates.weights = weight_rate(rates.products, rates.operator_seconds);
   return rates;
 }
@@ -212,8 +268,9 @@ DeviceRates measure_rates() {
   for (int pass = 1; pass < kPasses; ++pass) {
     const DeviceRates again = measured_once();
     best.operator_seconds = std::min(best.operator_seconds, again.operator_seconds);
-    for (double DeviceRates::*rate : {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::winograd,
-                                      &DeviceRates::attention, &DeviceRates::memory, &DeviceRates::weights})
+    for (double DeviceRates::*rate :
+         {&DeviceRates::products, &DeviceRates::convolutions, &DeviceRates::winograd, &DeviceRates::depthwise,
+          &DeviceRates::attention, &DeviceRates::functions, &DeviceRates::memory, &DeviceRates::weights})
       best.*rate = std::max(best.*rate, again.*rate);
   }
   return best;

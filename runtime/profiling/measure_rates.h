@@ -13,7 +13,8 @@ double seconds_of(
 /// FLOP/s of float32 kernels at the sizes of a layer, bytes per second of memory-bound operators and of weights that
 /// fit in no cache, and seconds per call.
 struct DeviceRates {
-  double products = 0, convolutions = 0, winograd = 0, attention = 0, memory = 0, weights = 0, operator_seconds = 0;
+  double products = 0, convolutions = 0, winograd = 0, depthwise = 0, attention = 0, functions = 0;
+  double memory = 0, weights = 0, operator_seconds = 0;
 };
 DeviceRates measure_rates();
 

@@ -8,6 +8,8 @@
 #include "ir/graph_text.h"
 #include "ir/stage_graph.h"
 #include "passes/pipeline.h"
+#include "wire/depthwise.h"
+#include "wire/function_flops.h"
 
 using namespace graphpipe;
 using namespace graphpipe::cost;
@@ -123,6 +125,39 @@ out model "logits" %2
     CHECK(forward(hiding, samples) == doctest::Approx(kOverhead + arithmetic));
     CHECK(forward(streaming, samples) == doctest::Approx(kOverhead + arithmetic + 4 * kElements / 8e9));
   }
+}
+
+TEST_CASE("functions and depthwise convolutions have rates of their own, the latter beside what they move") {
+  constexpr const char* kNet = R"(graphpipe.graph/1
+i0  %0 = data "x" : f32[B,8,6,6]
+p0  %1 = weight trainable "w" filled(0) : f32[8,1,3,3]
+n0  %2 = Conv(%0, %1) {group = 8, pads = [1,1,1,1]} : f32[B,8,6,6] from "depthwise"
+n1  %3 = Softmax(%2) {axis = -1} : f32[B,8,6,6] from "softmax"
+out model "logits" %3
+)";
+  const ir::Graph graph = trained(kNet);
+  ir::Cluster known = ir::equal_devices(2);
+  for (ir::Device& device : known.devices) {
+    device.compute = FlopsPerSecond(1e15), device.memory_bandwidth = BytesPerSecond(1e9);
+    device.depthwise = FlopsPerSecond(4e8), device.functions = FlopsPerSecond(2e8);
+  }
+  // The slowest of all devices counts.
+  known.devices[ir::DeviceId(0u)].functions = FlopsPerSecond(1e8);
+  const auto forward = [&](const ir::Cluster& cluster, const char* node) {
+    const auto plan = price(graph, cluster, {.batch = Samples(4)});
+    REQUIRE(plan.ok());
+    return plan->nodes[node_named(*plan, node)].forward.at(4.0);
+  };
+  constexpr double kElements = 4 * 8 * 36, kOverhead = 1e-6, kWeights = 8 * 9;
+  const double depthwise = 2 * 9 * kElements + wire::kFlopsOfDepthwisePlane * 4 * 8;
+  CHECK(forward(known, "depthwise") ==
+        doctest::Approx(kOverhead + depthwise / 4e8 + 4 * (2 * kElements + kWeights) / 1e9));
+  CHECK(forward(known, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e8));
+  // Without these rates all is a roofline of products and traffic.
+  ir::Cluster unknown = known;
+  for (ir::Device& device : unknown.devices) device.depthwise.count = device.functions.count = 0;
+  CHECK(forward(unknown, "depthwise") == doctest::Approx(kOverhead + 4 * (2 * kElements + kWeights) / 1e9));
+  CHECK(forward(unknown, "softmax") == doctest::Approx(kOverhead + 4 * 2 * kElements / 1e9));
 }
 
 TEST_CASE("weights have the passes of their optimizer, and matrices its products") {

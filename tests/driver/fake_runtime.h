@@ -14,7 +14,7 @@
 namespace graphpipe::tests {
 
 inline constexpr const char* kCalibrationLines =
-    "device 9.6e10 9e9 3e-6\\nkernels 8e10 16e10 4e10\\nweights 7e9\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
+    "device 9.6e10 9e9 3e-6\\nkernels 8e10 16e10 6e10 4e10 2e10\\nweights 7e9\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
     "1.25e-10\\n"
     "runtime 3e-8 2e-7 2e-11 5e-11\\n";
 

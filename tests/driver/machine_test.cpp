@@ -104,10 +104,10 @@ TEST_CASE("a measurement that fails, or says nothing of use, is an error and lea
         {"", 0},
         {"device 1e9 1e9 1e-6\\n", 0},
         {"device 1e9 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
-        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 -1\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 1e9 1e9 -1\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
         {"device nan 1e9 1e-6\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
-        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 1e9\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1\\n", 0},
-        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 1e9 1e9 1e9\\nweights 1e9\\nlink 1 1\\nruntime 1 1 1\\n", 0},
+        {"device 1e9 1e9 1e-6\\nkernels 1e9 1e9 1e9 1e9 1e9\\nlink 1 1\\nruntime 1 1 1 1\\n", 0},
         {"device 1e9 1e9 -1\\nlink 1 1\\nruntime 1 1 1 1\\n", 0}}) {
     CAPTURE(lines);
     const FakeRuntime runtime(lines, code);

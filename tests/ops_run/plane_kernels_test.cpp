@@ -248,7 +248,13 @@ TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ti
   for (const PlaneCase& c : {PlaneCase{2, 3, 0, {13, 11}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
                              {2, 2, 0, {8, 9}, {2, 3}, {1, 3}, {1, 0}, {1, 2}},
                              {1, 4, 0, {6, 600}, {2, 2}, {2, 2}, {0, 0}, {1, 1}},
-                             {1, 2, 0, {5, 700}, {2, 2}, {1, 1}, {1, 1}, {2, 2}}})
+                             {1, 2, 0, {5, 700}, {2, 2}, {1, 1}, {1, 1}, {2, 2}},
+                             // Without strides, of planes whose copies fit and do not.
+                             {2, 3, 0, {13, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                             {2, 2, 0, {9, 5}, {5, 2}, {1, 1}, {2, 1}, {1, 1}},
+                             {1, 2, 0, {12, 10}, {3, 3}, {1, 1}, {0, 1}, {2, 3}},
+                             {1, 2, 0, {61, 62}, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+                             {1, 2, 0, {66, 62}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}})
     for (const bool rounds_up : {false, true}) {
       at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 6).mul_(2).round_();
       x.select(2, 1).fill_(-std::numeric_limits<float>::infinity());
