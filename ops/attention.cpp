@@ -115,16 +115,9 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
 Work attention_forward_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 0, 2, {.transposed = 1, .as_is = 1, .scores = 1, .rows = 2});
 }
-/// Materialises all scores, several times, and for 16-bit types its operands, in float32.
+/// The scores again, and their gradients.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
-  Work work = attention_work(node, samples, 1, 2, {});
-  const ir::DType type = node.input(1).type.dtype;
-  const bool is_narrow = type == ir::DType::kFloat16 || type == ir::DType::kBFloat16;
-  work.scratch = (is_narrow ? 6 : 3) * bytes_of(node.output(0), samples) +
-                 (is_narrow ? 2 : 1) * repeated_heads(node, samples, 1) +
-                 bytes_of(node.input(5), samples);  // which rows are hidden
-  for (size_t i = 0; i < 5 && is_narrow; ++i) work.scratch += 2 * bytes_of(node.input(i), samples);
-  return work;
+  return attention_work(node, samples, 1, 2, {.transposed = 2, .as_is = 3, .scores = 2, .rows = 3});
 }
 Work attention_gradient_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 1, 5, {.transposed = 2, .as_is = 3, .scores = 2, .rows = 3});

@@ -174,6 +174,35 @@ class AllScores {
   at::Tensor q_, k_, v_, scores_;
 };
 
+/// What gradients read, of rank 4; the row logarithms and the mask, contiguous and expanded.
+struct GradientOperands {
+  at::Tensor gradient, q, k, v, result, logarithms, mask;
+};
+
+/// Calls the loops for all heads. `set_results(head, index, of_key)` says where the gradients of head `index` of q go.
+template <typename SetResults>
+void differentiate_all(const GradientOperands& of, const HeadSizes& sizes, const SetResults& set_results) {
+  for_type(of.q.scalar_type(), [&]<typename T>(T) {
+    const auto head = [&](int64_t index, int64_t of_key) {
+      HeadGradient<T> made{.gradient = head_of<const T>(of.gradient, index),
+                           .q = head_of<const T>(of.q, index),
+                           .k = head_of<const T>(of.k, of_key),
+                           .v = head_of<const T>(of.v, of_key),
+                           .result = head_of<const T>(of.result, index),
+                           .logarithms = of.logarithms.template const_data_ptr<float>() + index * sizes.rows,
+                           .mask = mask_of<T>(of.mask, index),
+                           .of_q = {},
+                           .of_k = {},
+                           .of_v = {}};
+      set_results(made, index, of_key);
+      return made;
+    };
+    for_heads(
+        of.q, of.k, heads_per_key(of.q, of.k), attention_gradient_scratch(sizes), head,
+        [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
+  });
+}
+
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -220,33 +249,29 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
     return {of_rank_as(q, of_q), of_rank_as(q, sum_of_heads(of_k, shared)), of_rank_as(q, sum_of_heads(of_v, shared))};
   }
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).gradients(gradient, result, rows);
-  const at::Tensor logarithms = rows.contiguous(), added = expanded_mask(mask, q, k);
   const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
-  const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
-  for_type(q.scalar_type(), [&]<typename T>(T) {
-    const auto head = [&](int64_t index, int64_t of_key) {
-      return HeadGradient<T>{.gradient = head_of<const T>(of_result, index),
-                             .q = head_of<const T>(queries, index),
-                             .k = head_of<const T>(keys, of_key),
-                             .v = head_of<const T>(values, of_key),
-                             .result = head_of<const T>(results, index),
-                             .logarithms = logarithms.const_data_ptr<float>() + index * sizes.rows,
-                             .mask = mask_of<T>(added, index),
-                             .of_q = head_of<T>(of_q, index),
-                             .of_k = head_of<T>(of_k, of_key),
-                             .of_v = head_of<T>(of_v, of_key)};
-    };
-    for_heads(
-        queries, keys, heads_per_key(queries, keys), attention_gradient_scratch(sizes), head,
-        [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
-  });
+  differentiate_all({of_result, queries, keys, values, results, rows.contiguous(), expanded_mask(mask, q, k)},
+                    sizes_of(queries, keys, causal, scale),
+                    [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t of_key) {
+                      head.of_q = head_of<T>(of_q, index);
+                      head.of_k = head_of<T>(of_k, of_key), head.of_v = head_of<T>(of_v, of_key);
+                    });
   return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
 }
 
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale) {
-  return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows);
+  if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows);
+  const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k);
+  at::Tensor of_scores = at::empty({queries.size(0), queries.size(1), queries.size(2), keys.size(2)}, q.options());
+  differentiate_all({of_rank_4(gradient), queries, keys, of_rank_4(v), of_rank_4(result), rows.contiguous(),
+                     expanded_mask(mask, q, k)},
+                    sizes_of(queries, keys, causal, scale),
+                    [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t) {
+                      head.of_scores = head_of<T>(of_scores, index);
+                    });
+  return of_rank_as(q, of_scores);
 }
 
 }  // namespace graphpipe::runtime

@@ -50,6 +50,8 @@ struct HeadGradient {
   const float* logarithms;
   Mask<T> mask;
   Rows<T> of_q, of_k, of_v;
+  /// The gradient of the scores, which is that of the mask: made in the place of the other three unless null.
+  Rows<T> of_scores = {};
 };
 
 /// Floats that a call needs in addition to its operands.

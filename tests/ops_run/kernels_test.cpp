@@ -301,7 +301,7 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
     const at::Tensor mask = each.masked ? drawn({2, 1, each.rows, each.columns}, 12) : at::Tensor();
     const auto wide = [](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(true); };
     const std::vector<at::Tensor> inputs{wide(q), wide(k), wide(v)};
-    const at::Tensor wide_mask = each.masked ? mask.to(at::kDouble) : at::Tensor();
+    const at::Tensor wide_mask = each.masked ? wide(mask) : at::Tensor();
     const auto [wanted, wanted_rows] = attention(inputs[0], inputs[1], inputs[2], wide_mask, each.causal, 0.3);
     wanted.backward(gradient.to(at::kDouble));
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
@@ -323,6 +323,12 @@ TEST_CASE("attention and its gradients of any sizes are those that autograd find
       CHECK(largest_difference(of_q, inputs[0].grad()) < 4 * tolerance);
       CHECK(largest_difference(of_k, inputs[1].grad()) < 4 * tolerance);
       CHECK(largest_difference(of_v, inputs[2].grad()) < 4 * tolerance);
+      if (each.masked) {
+        const at::Tensor of_scores = attention_mask_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v),
+                                                             found, rows, of_type(mask), each.causal, 0.3);
+        CHECK((of_scores.scalar_type() == type));
+        CHECK(largest_difference(of_scores.to(at::kDouble).sum(1, /*keepdim=*/true), wide_mask.grad()) < 4 * tolerance);
+      }
       const auto again = attention_gradient(of_type(gradient), of_type(q), of_type(k), of_type(v), found, rows,
                                             of_type(mask), each.causal, 0.3);
       CHECK(std::get<0>(again).equal(of_q));
@@ -460,6 +466,8 @@ TEST_CASE("attention whose queries share keys is that of repeated keys, and thei
     CHECK(result.equal(expected));
     CHECK(rows.equal(logarithms));
     const auto [of_q, of_k, of_v] = runtime::attention_gradient(of_result, q, k, v, result, rows, {}, true, 0.2);
+    CHECK(runtime::attention_mask_gradient(of_result, q, k, v, result, rows, {}, true, 0.2)
+              .equal(runtime::attention_mask_gradient(of_result, q, keys, values, result, rows, {}, true, 0.2)));
     const auto [all_q, all_k, all_v] =
         runtime::attention_gradient(of_result, q, keys, values, result, rows, {}, true, 0.2);
     CHECK(of_q.equal(all_q));
