@@ -94,7 +94,7 @@ BusyLink busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   return busiest;
 }
 
-StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
+StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster, CountsUpdates updates) {
   const IdMap<StageId, StageCost> whole_costs = stage_costs(graph, cluster);
   IdMap<StageId, StageCost> costs = whole_costs;
   // A lower bound must not assume that messages on one link follow each other: keep only the latency of a hop.
@@ -127,7 +127,8 @@ StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster) {
   StepBound bound;
   std::map<ir::DeviceId, double> load;
   for (StageId stage : graph.stage_ids()) {
-    const double work = work_of(graph, stage), update = shortest_update(graph, cluster, stage);
+    const double work = work_of(graph, stage);
+    const double update = updates == CountsUpdates::kYes ? shortest_update(graph, cluster, stage) : 0;
     bound.path_and_work = std::max(bound.path_and_work, paths[stage].head + work + update);
     const double without_last_weights =
         work - static_cast<double>(micro_batch_count(graph, stage)) * whole_costs[stage].weight_gradient;

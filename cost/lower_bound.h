@@ -1,6 +1,8 @@
 #pragma once
 // Bounds that no schedule of a plan, or no plan of a graph, can beat (docs/schedules.md, section 7).
 
+#include <cstdint>
+
 #include "cost/iteration_time.h"
 #include "ir/plan_graph.h"
 
@@ -22,8 +24,11 @@ struct BusyLink {
 };
 BusyLink busiest_link(const ir::StageGraph& graph, const ir::Cluster& cluster);
 
-/// A bound on the step of one plan, whatever the order, with unsplit or split backward.
-StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster);
+/// A bound on the step of one plan, whatever the order, with unsplit or split backward; also without its updates of
+/// weights.
+enum class CountsUpdates : uint8_t { kNo, kYes };
+StepBound step_bound(const ir::StageGraph& graph, const ir::Cluster& cluster,
+                     CountsUpdates updates = CountsUpdates::kYes);
 
 /// Bounds on every plan of a graph on a cluster. Costs are taken at the sample count at which a sample is cheapest, and
 /// if devices differ, on the device that suits best.

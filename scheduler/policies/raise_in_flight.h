@@ -17,8 +17,9 @@ using OrderByNumbers = std::function<Schedule(const StageGraph&, const IdMap<Sta
 double steady_period(const PolicyRequest& request, const IdMap<StageId, Samples>& numbers, const OrderByNumbers& order);
 
 /// Raises numbers, micro-batch by micro-batch, while the simulated period is above `period` and a raise lowers it and
-/// fits the memory. Returns the given numbers where they already reach the period, where the step's own simulated time
-/// is within 1 % of its lower bound, or where the step is too short to have a steady state.
+/// fits the memory; then those of all stages, or of the first ones, while that makes the step 1 % shorter or more.
+/// Returns the given numbers where the step's own simulated time, without updates of weights, is within 1 % of its
+/// lower bound, or where the step is too short to have a steady state.
 IdMap<StageId, Samples> raise_where_starved(const PolicyRequest& request, IdMap<StageId, Samples> numbers,
                                             double period, const OrderByNumbers& order);
 

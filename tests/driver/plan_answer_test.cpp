@@ -246,8 +246,13 @@ TEST_CASE("simulate says what devices send each other in a step, however many st
   const nlohmann::json once = simulated({"--devices", "2", "--stages", "2", "--policy", "kfkb"});
   CHECK(once["message_bytes"][0].get<int64_t>() > 0);
   CHECK(holds(ask({"simulate", file}).out, "messages of a step: "));
-  const nlohmann::json many = simulated({"--devices", "2", "--stages", "2", "--policy", "2bw", "--drain-every", "4"});
+  const std::string again = file + ".2bw";
+  REQUIRE(ask(gpt2("plan", {"--cluster", "default", "--devices", "2", "--batch", "8", "--plan", file, "--policy", "2bw",
+                            "--drain-every", "4", "-o", again}))
+              .code == 0);
+  const nlohmann::json many = ask({"simulate", again, "--json", "-q"}).object();
   CHECK(many["message_bytes"] == once["message_bytes"]);
+  std::filesystem::remove(again);
   const nlohmann::json replicas = simulated({"--devices", "2", "--planner", "data-parallel"});
   CHECK(replicas["message_bytes"] == nlohmann::json({0, 0}));
   CHECK(replicas["summed_bytes"][0].get<int64_t>() > 0);

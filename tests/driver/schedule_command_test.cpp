@@ -70,13 +70,15 @@ TEST_CASE("--dag reproduces every field of the recorded stage graphs") {
   }
 }
 
-TEST_CASE("--dag reproduces every field of the latency cases and of the zero-bubble cases") {
+TEST_CASE("--dag reproduces the latency cases, or is faster, and every field of the zero-bubble cases") {
   const Folder folder;
   for (const json& dag : recorded_dag("inflight_rule_cases")) {
     CAPTURE(dag.dump());
     const json exact = standalone(folder, dag, "kfkb"), depth = standalone(folder, dag, "1f1b");
-    CHECK(exact["in_flight_samples"] == dag["in_flight"]);
-    CHECK(exact["makespan"].get<double>() == dag["makespan"].get<double>());
+    // Raised where the step gets 1 % shorter or more (docs/schedules.md, section 4.3).
+    const bool is_raised = exact["in_flight_samples"] != dag["in_flight"];
+    const double by_rule = dag["makespan"].get<double>(), makespan = exact["makespan"].get<double>();
+    CHECK((is_raised ? makespan < 0.99 * by_rule : makespan == by_rule));
     CHECK(exact["lower_bound"].get<double>() == dag["lower_bound"].get<double>());
     CHECK(depth["in_flight_samples"] == dag["depth_rule"]);
     CHECK(depth["makespan"].get<double>() == dag["makespan_depth_rule"].get<double>());

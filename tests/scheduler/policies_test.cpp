@@ -84,7 +84,8 @@ TEST_CASE("without given numbers kfkb reaches the full rate of the recorded stag
   }
 }
 
-TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, and with given numbers theirs") {
+TEST_CASE("kfkb has the in-flight numbers of the latency cases, raised where that is faster; with given ones theirs") {
+  int raised = 0;
   for (const json& j : read_json("derived/dag/inflight_rule_cases.json")) {
     CAPTURE(j.dump());
     const StageGraph graph = dag_of(j);
@@ -92,9 +93,15 @@ TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, 
         standalone_cluster(static_cast<int>(graph.stages.size()), j.at("latency").get<double>());
     const auto schedule = order_kfkb({.graph = graph, .cluster = cluster});
     REQUIRE(schedule.ok());
-    CHECK(peak_in_flight(*schedule, false) == j.at("in_flight").get<std::vector<int>>());
-    const double time = makespan(graph, cluster, *schedule);
-    CHECK(time == doctest::Approx(j.at("makespan").get<double>()));
+    const auto by_rule = j.at("in_flight").get<std::vector<int>>(), numbers_of_order = peak_in_flight(*schedule, false);
+    const double time = makespan(graph, cluster, *schedule), time_by_rule = j.at("makespan").get<double>();
+    if (numbers_of_order == by_rule) {
+      CHECK(time == doctest::Approx(time_by_rule));
+    } else {
+      ++raised;
+      for (size_t stage = 0; stage < by_rule.size(); ++stage) CHECK(numbers_of_order[stage] >= by_rule[stage]);
+      CHECK(time < 0.99 * time_by_rule);
+    }
     const double bound = cost::step_bound(graph, cluster).total();
     CHECK(bound == doctest::Approx(j.at("lower_bound").get<double>()));
     CHECK(bound <= time * (1 + 1e-9));
@@ -105,6 +112,7 @@ TEST_CASE("kfkb makes the in-flight numbers and makespans of the latency cases, 
       CHECK(makespan(graph, cluster, *given) == doctest::Approx(j.at(expected).get<double>()));
     }
   }
+  CHECK(raised > 0);
 }
 
 TEST_CASE("gpipe and kfkb order chains as the reference generators do") {

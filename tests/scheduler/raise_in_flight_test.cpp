@@ -79,6 +79,18 @@ TEST_CASE("numbers that starve by hand are raised to the full rate") {
   CHECK(raised == depth_numbers(graph));
 }
 
+TEST_CASE("long updates of weights do not hide that numbers starve") {
+  StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 32});
+  ir::Cluster cluster = standalone_cluster(4);
+  for (ir::Device& device : cluster.devices) device.memory_bandwidth = BytesPerSecond(1);
+  for (ir::Stage& stage : graph.stages) {
+    stage.weight_bytes = stage.trainable_weight_bytes = stage.updated_weight_bytes = Bytes(1);
+    stage.update_traffic = 100;
+  }
+  const PolicyRequest request{.graph = graph, .cluster = cluster};
+  CHECK(raise_where_starved(request, IdMap<StageId, Samples>(4, Samples(1)), 3, alternate) == depth_numbers(graph));
+}
+
 TEST_CASE("numbers that are enough stay as they are") {
   const StageGraph graph = chain_stages({.ranks = 4, .micro_batches = 32});
   const ir::Cluster cluster = standalone_cluster(4);
