@@ -11,6 +11,7 @@
 #include <set>
 
 #include "cost/lower_bound.h"
+#include "partitioner/auto/climb.h"
 #include "partitioner/auto/narrowed.h"
 #include "partitioner/auto/planner.h"
 #include "partitioner/candidates.h"
@@ -200,9 +201,8 @@ Result<PlanAnswer> plan_sizes_that_differ(const PlanRequest& request, KnownAnswe
   return answer;
 }
 
-}  // namespace
-
-Result<PlanAnswer> plan_auto(const PlanRequest& request) {
+/// All that is searched but stages that keep to hosts, where a size or a number of stages is asked for.
+Result<PlanAnswer> search_narrower(const PlanRequest& request) {
   if (!request.thorough || !request.replicas.empty() || work_of(request) > kMaxWork) return search_as_asked(request);
   KnownAnswers known;
   if (request.micro_batch) {
@@ -212,6 +212,27 @@ Result<PlanAnswer> plan_auto(const PlanRequest& request) {
     return search.answer();
   }
   return request.micro_batch_per_stage ? plan_sizes_that_differ(request, known) : EachSize(request, known).run();
+}
+
+}  // namespace
+
+Result<PlanAnswer> plan_auto(const PlanRequest& request) {
+  const Stopwatch watch;
+  Result<PlanAnswer> answer = search_narrower(request);
+  if (!is_narrow(request) || request.cluster->levels.size() < 2) return answer;
+  std::optional<PlanAnswer> best;
+  PlanRequest rest = with_time_left(request, watch);
+  if (rest.time_limit <= 0 || (request.cancel != nullptr && request.cancel->load())) return answer;
+  if (answer.ok()) {
+    rest.known_step = std::min(rest.known_step, answer->candidates.front().step_seconds);
+    best = std::move(*answer);
+  }
+  for (Result<PlanAnswer>& other : search_within_groups(rest))
+    if (other.ok()) merge_answers(best, std::move(*other));
+  if (!best) return answer;
+  set_own_objectives(request, *best);
+  best->search_seconds = watch.seconds();
+  return std::move(*best);
 }
 
 }  // namespace graphpipe::partitioner

@@ -13,6 +13,7 @@
 #include "partitioner/heterogeneous/any_order.h"
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
+#include "partitioner/several_searches.h"
 #include "support/run_tasks.h"
 #include "support/stopwatch.h"
 
@@ -77,11 +78,10 @@ class AutoPlanner {
       climb();
     }
     if (!found_.best(1).empty()) take(found_.answer(!deadline_.passed(), 0));
-    if (!is_narrow(request_) && request_.cluster->levels.size() > 1)
-      for (const PlannerEntry* planner : planners_with(&PlannerTraits::asked_on_parts))
-        if (!is_over()) take(ask_within_groups(*planner, rest_of(best)));
-    // Last, because by then few plans may still beat the best known one.
-    if (!is_over() && request_.graph->nodes.size() <= kMaxExhaustiveGroups)
+    if (!is_narrow(request_) && !is_over() && request_.cluster->levels.size() > 1)
+      for (Result<PlanAnswer>& answer : search_within_groups(rest_of(best))) take(std::move(answer));
+    // Last, because by then few plans may still beat the best known one. Graphs of many groups are refused there.
+    if (!is_over())
       if (auto answer = plan_exhaustive_within(rest_of(best), kMaxExhaustivePlans); answer.ok())
         take(std::move(answer));
     if (!best) return first_of_each_kind(std::move(refusals), deadline_.passed());
@@ -112,11 +112,6 @@ class AutoPlanner {
     request.recompute = Recompute::kAlways;
     Result<PlanAnswer> recomputing = ask(planner, request);
     return recomputing.ok() ? recomputing : answer;
-  }
-  /// As the planner answers where it is asked by itself: with stages that keep to hosts.
-  static Result<PlanAnswer> ask_within_groups(const PlannerEntry& planner, PlanRequest request) {
-    request.beside_sequential = false;
-    return ask(planner, request);
   }
   /// One stage with a replica on every device is not what a request for stages or replicas means.
   std::vector<const PlannerEntry*> planners_asked(AskedByAuto when) const {
@@ -288,6 +283,20 @@ void set_own_objectives(const PlanRequest& request, PlanAnswer& answer) {
   answer.bound = bound.time_per_sample();
   for (PlanCandidate& candidate : answer.candidates)
     candidate.own = {.objective = candidate.step_seconds, .bound = min_seconds, .unit = "s"};
+}
+
+std::vector<Result<PlanAnswer>> search_within_groups(PlanRequest request) {
+  const Stopwatch watch;
+  request.beside_sequential = false;
+  std::vector<Result<PlanAnswer>> answers;
+  for (const PlannerEntry* planner : planners_with(&PlannerTraits::asked_on_parts)) {
+    const PlanRequest rest = with_time_left(request, watch);
+    if (!answers.empty() && rest.time_limit <= 0) break;
+    answers.push_back(ask(*planner, rest));
+    if (answers.back().ok())
+      request.known_step = std::min(request.known_step, answers.back()->candidates.front().step_seconds);
+  }
+  return answers;
 }
 
 Result<PlanAnswer> search_as_asked(const PlanRequest& request) { return AutoPlanner(request).run(); }

@@ -80,3 +80,40 @@ TEST_CASE("exhaustive search tries equal devices in all hosts, and times more pl
   CHECK(timed > 50);
   CHECK(answer->candidates.front().step_seconds == 1000 - timed);
 }
+
+TEST_CASE("auto finds what exhaustive search finds in graphs of many nodes and few groups") {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    CAPTURE(seed);
+    // Six groups of two nodes.
+    ir::PlanGraph graph = tests::random_sp_graph(seed, 12, Samples(8));
+    for (size_t node = 0; node < graph.nodes.size(); node += 2)
+      graph.colocated.push_back({ir::PlanNodeId(node), ir::PlanNodeId(node + 1)});
+    ir::Cluster cluster = ir::equal_devices(4);
+    cluster.levels = {{.group = 2, .latency = Seconds(1), .bandwidth = BytesPerSecond(2)},
+                      {.group = 4, .latency = Seconds(4), .bandwidth = BytesPerSecond(1)}};
+    const PlanRequest request{.graph = &graph, .cluster = &cluster, .micro_batch = Samples(2)};
+    const auto all = plan("exhaustive", request), automatic = plan("auto", request);
+    REQUIRE(all.ok());
+    REQUIRE(automatic.ok());
+    CHECK(automatic->candidates.front().step_seconds <= all->candidates.front().step_seconds * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("auto is never behind the searches that keep stages in hosts, also where a size or stages are asked for") {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_sp_graph(seed, 14 + seed % 6, Samples(16));
+    const ir::Cluster cluster = hosts(2, seed % 2 == 0 ? 1 : 0.1);
+    PlanRequest request{.graph = &graph, .cluster = &cluster};
+    if (seed % 3 == 0) request.stages = 4;
+    else request.micro_batch = Samples(2);
+    const auto automatic = plan("auto", request);
+    REQUIRE(automatic.ok());
+    for (const char* name : kSearches) {
+      CAPTURE(name);
+      const auto answer = plan(name, request);
+      REQUIRE(answer.ok());
+      CHECK(automatic->candidates.front().step_seconds <= answer->candidates.front().step_seconds * (1 + 1e-9));
+    }
+  }
+}
