@@ -429,8 +429,8 @@ Status search_plan(Pipeline& pipeline, const PlanOptions& options, SearchLine* l
   if (!found.ok()) return has_no_schedule(found) ? with_lack(found, pipeline, search) : found;
   if (!search.best_fits && is_limited(1 / scheduler::kMemoryBoundSlack) && pipeline.complete && may_climb(options))
     GP_TRY_VOID(climb_by_code(pipeline, options, search));
-  if (may_climb(options) && options.micro_batch == "auto" && pipeline.complete)
-    GP_TRY_VOID(scan_sizes(pipeline, options, search));
+  const bool is_size_free = options.micro_batch == "auto" || options.micro_batch == "per-stage";
+  if (may_climb(options) && is_size_free && pipeline.complete) GP_TRY_VOID(scan_sizes(pipeline, options, search));
   // Of all that was tried: the orders and the code of candidates, too, and other sizes of their micro-batches.
   pipeline.search_seconds = search.watch.seconds();
   // What `auto` goes by, of the plan as it is in the end.

@@ -154,6 +154,27 @@ class Search {
   Diagnostics refusals_;
 };
 
+/// Sizes that may differ need not: plans of one size are timed beside those of several that look better. `auto`
+/// searches them by itself.
+Result<PlanAnswer> search_sizes(const PlanRequest& request, bool line) {
+  if (!request.micro_batch_per_stage || request.micro_batch || request.beside_sequential)
+    return Search(request, line).run();
+  const Stopwatch watch;
+  PlanRequest equal = request;
+  equal.micro_batch_per_stage = false;
+  equal.time_limit /= 2;
+  Result<PlanAnswer> of_equal = Search(equal, line).run();
+  PlanRequest rest = with_time_left(request, watch);
+  if (!of_equal.ok()) return Search(rest, line).run();
+  rest.known_step = std::min(rest.known_step, of_equal->candidates.front().step_seconds);
+  std::optional<PlanAnswer> best = std::move(*of_equal);
+  Result<PlanAnswer> mixed = Search(rest, line).run();
+  if (mixed.ok()) merge_answers(best, std::move(*mixed));
+  else if (mixed.problems().front().code == Code::kInterrupted) best->complete = false;
+  best->search_seconds = watch.seconds();
+  return std::move(*best);
+}
+
 }  // namespace
 
 size_t parts_for(const ir::Cluster& cluster) { return std::clamp(cluster.devices.size(), kFewestParts, kMaxParts); }
@@ -202,8 +223,8 @@ void add_expanded(const PlanRequest& request, const CoarseGraph& small, const ir
   candidates.add(stages);
 }
 
-Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return Search(request, false).run(); }
+Result<PlanAnswer> plan_graphpipe(const PlanRequest& request) { return search_sizes(request, false); }
 
-Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return Search(request, true).run(); }
+Result<PlanAnswer> plan_sequential(const PlanRequest& request) { return search_sizes(request, true); }
 
 }  // namespace graphpipe::partitioner

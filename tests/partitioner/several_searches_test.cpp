@@ -2,11 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "ir/cluster.h"
-#include "tests/support/plan_graphs.h"
+#include "tests/support/random_plan_graphs.h"
 
 namespace graphpipe::partitioner {
 namespace {
@@ -97,6 +98,23 @@ TEST_CASE("searches that follow each other share the time limit: the later ones 
   const int all = timed_within(1e6);
   CHECK(all > 6);
   CHECK(2 * timed_within(0.25) < all);
+}
+
+TEST_CASE(
+    "where stages may differ in their micro-batches, plans of equal ones are timed beside those that look better") {
+  const ir::PlanGraph graph = tests::random_sp_graph(1, 8, Samples(16));
+  ir::Cluster cluster = ir::equal_devices(4);
+  cluster.levels = {{.group = 4, .latency = Seconds(0.125), .bandwidth = BytesPerSecond(4)}};
+  PlanRequest request{.graph = &graph, .cluster = &cluster, .micro_batch_per_stage = true};
+  request.evaluate = [](const ir::Assignment& plan) {
+    const Samples first = plan.choice.begin()->micro_batch;
+    return std::ranges::all_of(plan.choice, [&](const auto& c) { return c.micro_batch == first; }) ? 1e-3 : 2e-3;
+  };
+  for (const std::string_view planner : {kGraphPipe, kSequential}) {
+    const auto found = plan(planner, request);
+    REQUIRE(found.ok());
+    CHECK(found->candidates.front().step_seconds == 1e-3);
+  }
 }
 
 }  // namespace
