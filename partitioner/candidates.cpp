@@ -242,8 +242,23 @@ double Candidates::min_step() const {
   return at_step_.empty() ? std::numeric_limits<double>::infinity() : at_step_.begin()->first;
 }
 
+void Candidates::drop_best_without_schedule() {
+  if (!request_.evaluate) return;
+  std::vector<PlanCandidate> sorted = best(found_.size());
+  Deadline deadline(request_.time_limit - watch_.seconds(), request_.cancel);
+  size_t first = 0;
+  while (first + 1 < sorted.size() && !deadline.passed() && !std::isfinite(request_.evaluate(sorted[first].assignment)))
+    ++first;
+  if (first == 0) return;
+  refused_ = sorted[first - 1].assignment;
+  found_.clear();
+  at_step_.clear();
+  for (size_t i = first; i < sorted.size(); ++i) keep(std::move(sorted[i]));
+}
+
 void Candidates::drop_all_but(size_t limit) {
   if (found_.size() <= limit) return;
+  drop_best_without_schedule();
   std::vector<PlanCandidate> kept = best(limit);
   const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
   if (smallest->objective < std::ranges::min(kept, {}, &PlanCandidate::objective).objective) kept.push_back(*smallest);

@@ -80,7 +80,9 @@ class Candidates {
   /// Of any of them; infinity where there is none.
   double min_step() const;
   double min_objective() const;
-  /// Forgets all but the best by cost::iteration_time and one with the least objective. Needs: `limit` above 0.
+  /// Forgets all but the best by cost::iteration_time and one with the least objective. Where memory is tight, all of
+  /// the best may turn out to have no schedule that fits: the first of those that are kept has one, if time allows.
+  /// Needs: `limit` above 0.
   void drop_all_but(size_t limit);
 
   /// The best few, and the one with the smallest objective. At most `max_simulated` are simulated, the best by
@@ -95,6 +97,8 @@ class Candidates {
   void keep(PlanCandidate candidate);
   /// Returns whether time was left for all that it had to simulate.
   bool simulate_best(size_t max_simulated);
+  /// Forgets those by cost::iteration_time before the first that `evaluate` has a step of.
+  void drop_best_without_schedule();
   /// Keeps why a plan is none.
   void refuse(const Diagnostic& problem);
   /// Asks why the last plan that keeps all rules cannot be used, where there is one.

@@ -10,7 +10,7 @@
 #include "partitioner/graphpipe/pipeline_dp.h"
 #include "partitioner/graphpipe/search_space.h"
 #include "partitioner/planner.h"
-#include "tests/support/plan_graphs.h"
+#include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
 using namespace graphpipe::partitioner;
@@ -90,4 +90,21 @@ TEST_CASE("on two long branches, where all sums of stages differ, what a probe w
   }
   CHECK(yes > 1);
   CHECK(no > 1);
+}
+
+TEST_CASE("exhaustive search has a plan where all that look best turn out not to fit") {
+  const ir::PlanGraph graph = tests::random_dag(3, 10, 1, Samples(8));
+  ir::Cluster cluster = ir::equal_devices(4);
+  cluster.levels = {{.group = 4, .latency = Seconds(0.125), .bandwidth = BytesPerSecond(4)}};
+  int tried = 0;
+  PlanRequest request{.graph = &graph, .cluster = &cluster};
+  request.evaluate = [&tried](const ir::Assignment& plan) {
+    ++tried;
+    const bool is_slowest = plan.choice.size() == 1 && plan.choice.begin()->devices.size() == 1;
+    return is_slowest ? 1.0 : kInfinity;
+  };
+  const auto answer = plan("exhaustive", request);
+  REQUIRE(answer.ok());
+  CHECK(answer->candidates.front().assignment.choice.size() == 1);
+  CHECK(tried > (1 << 16));
 }
