@@ -6,6 +6,7 @@
 #include "files/proto_json.h"
 #include "files/schema/cluster.pb.h"
 #include "files/text_file.h"
+#include "support/integer_math.h"
 
 namespace graphpipe::files {
 namespace {
@@ -58,19 +59,28 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .launch_overhead = Seconds(device.launch_overhead_seconds())};
 }
 
+/// Devices of a group of this level. The last level holds all devices: the last group of the level below may have fewer
+/// than the others, such as a host of four behind hosts of eight.
+int32_t group_of(const schema::ClusterFile& message, int level, int below) {
+  const int32_t group = message.levels(level).group();
+  const bool is_last = level + 1 == message.levels_size();
+  if (!is_last || below < 1 || group <= below || group < message.devices_size() || group > kMaxDevices) return group;
+  return round_up(group, below);
+}
+
 void read_levels(const schema::ClusterFile& message, const std::string& prefix, ir::Cluster& cluster,
                  FieldProblems& problems) {
   int below = 0;  // the first level may group single devices
   for (int i = 0; i < message.levels_size(); ++i) {
     const schema::LinkLevel& level = message.levels(i);
     const std::string path = text(prefix, "levels[", i, "]");
-    if (level.group() <= below || level.group() % std::max(1, below) != 0)
-      problems.add(path + ".group", "must be a multiple of the level below's, ", below, ", and larger; is ",
-                   level.group());
-    below = std::max(1, level.group());
+    const int32_t group = group_of(message, i, below);
+    if (group <= below || group % std::max(1, below) != 0)
+      problems.add(path + ".group", "must be a multiple of the level below's, ", below, ", and larger; is ", group);
+    below = std::max(1, group);
     problems.need_range(path + ".latency_seconds", level.latency_seconds(), 0.0, kMaxLatency);
     need_rate(problems, path + ".bytes_per_second", level.bytes_per_second());
-    cluster.levels.push_back({.group = level.group(),
+    cluster.levels.push_back({.group = group,
                               .latency = Seconds(level.latency_seconds()),
                               .bandwidth = BytesPerSecond(level.bytes_per_second())});
   }

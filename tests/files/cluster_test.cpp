@@ -109,5 +109,27 @@ TEST_CASE("the last level must join all devices") {
   CHECK(cluster.problems()[0].message.find("levels: the last level groups 2 devices; it must cover all 3") == 0);
 }
 
+TEST_CASE("the last host may have fewer devices than the others") {
+  const auto with_levels = [](int devices, int host, int all) {
+    std::string text = R"({"schema": "graphpipe.cluster/1", "devices": [)";
+    for (int i = 0; i < devices; ++i)
+      text +=
+          std::string(i > 0 ? "," : "") + R"({"memory_bytes": 1, "flops_per_second": 1, "memory_bytes_per_second": 1})";
+    text += R"(], "levels": [{"group": )" + std::to_string(host) + R"(, "bytes_per_second": 2}, {"group": )" +
+            std::to_string(all) + R"(, "bytes_per_second": 1}]})";
+    return parse_cluster(text);
+  };
+  const Result<ir::Cluster> cluster = with_levels(12, 8, 12);
+  REQUIRE(cluster.ok());
+  CHECK(*cluster == *with_levels(12, 8, 16));
+  CHECK(*cluster == *parse_cluster(print_cluster(*cluster)));
+  CHECK(cluster->link_between(ir::DeviceId(0), ir::DeviceId(7)).level == 0);
+  CHECK(cluster->link_between(ir::DeviceId(7), ir::DeviceId(8)).level == 1);
+  CHECK(cluster->link_between(ir::DeviceId(8), ir::DeviceId(11)).level == 0);
+  CHECK_FALSE(with_levels(16, 8, 12).ok());
+  CHECK_FALSE(with_levels(2, 8, 4).ok());
+  CHECK_FALSE(with_levels(12, 8, 2147483647).ok());
+}
+
 }  // namespace
 }  // namespace graphpipe::files
