@@ -149,8 +149,8 @@ IdMap<StageId, Samples> with_one_more(const StageGraph& graph, IdMap<StageId, Sa
 
 /// Raises numbers as long as the step gets shorter. In a step of few micro-batches the lists fill and drain for as long
 /// as they alternate; numbers that keep up the period may leave gaps there.
-/// Example: 32 micro-batches in a chain of eight unequal stages that send for 1 s. The rule says 14, 12, ... 2, 1, which
-/// takes 180.5 s; with one more in all stages but the last, and two in the first, it is 176 s.
+/// Example: 32 micro-batches in a chain of eight unequal stages that send for 1 s. The rule says 14, 12, ... 2, 1,
+/// which takes 180.5 s; with one more in all stages but the last it is 176 s.
 IdMap<StageId, Samples> raise_for_step(const PolicyRequest& request, IdMap<StageId, Samples> numbers, double bound,
                                        const OrderByNumbers& order) {
   const auto is_over = [&] { return request.is_over && request.is_over(); };
