@@ -27,6 +27,7 @@
 #include "frontend/unlike_torch.h"
 #include "frontend/untraced_parameters.h"
 #include "frontend/wire_scan.h"
+#include "frontend/without_gradient.h"
 #include "ops/infer_helpers.h"
 #include "support/mapped_file.h"
 
@@ -243,6 +244,8 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   const Restoration restored = restore_parameters(body, signature, rules, readers);
   note_restored(restored, lowering.notes());
   restore_detach(body, signature, refuses_losses(request.spec), lowering.notes());
+  if (!request.spec.says_what_trains)
+    report_without_gradient(body, signature, rules, refuses_losses(request.spec), lowering.notes());
   restore_dropout(body, lowering.notes());
   report_left_out_additions(body, lowering.notes());
   report_unlike_torch(body, refuses_losses(request.spec), lowering.notes());
