@@ -24,7 +24,9 @@ enum class FoldedCall : uint8_t {
   kNegate,
   kExponentiate,
   kAdd,
-  kExpand
+  kExpand,
+  kSigmoid,
+  kTanh
 };
 
 struct FoldedCallEntry {
@@ -34,7 +36,7 @@ struct FoldedCallEntry {
 
 /// What torch.export names the results of calls that keep all elements of a parameter. A detached value is none: no
 /// gradient passes it.
-constexpr std::array<FoldedCallEntry, 19> kFoldedCalls = {{
+constexpr std::array<FoldedCallEntry, 21> kFoldedCalls = {{
     {"alias", FoldedCall::kNeutral},      {"clone", FoldedCall::kNeutral},
     {"contiguous", FoldedCall::kNeutral}, {"numpy_t", FoldedCall::kTurn},
     {"permute", FoldedCall::kTurn},       {"t", FoldedCall::kTurn},
@@ -44,12 +46,13 @@ constexpr std::array<FoldedCallEntry, 19> kFoldedCalls = {{
     {"unflatten", FoldedCall::kReshape},  {"unsafe_view", FoldedCall::kReshape},
     {"view", FoldedCall::kReshape},       {"add", FoldedCall::kAdd},
     {"expand", FoldedCall::kExpand},      {"neg", FoldedCall::kNegate},
-    {"exp", FoldedCall::kExponentiate},
+    {"exp", FoldedCall::kExponentiate},   {"sigmoid", FoldedCall::kSigmoid},
+    {"tanh", FoldedCall::kTanh},
 }};
 
 /// How often each call had a part.
 struct FoldedCalls {
-  std::array<int64_t, 9> counts = {};
+  std::array<int64_t, 11> counts = {};
   int64_t of(FoldedCall call) const { return counts[static_cast<size_t>(call)]; }
   bool add(std::string_view value) {
     const auto* entry = std::ranges::find(kFoldedCalls, call_of_value(value), &FoldedCallEntry::name);
@@ -93,6 +96,11 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
   const int64_t additions = calls.of(FoldedCall::kAdd);
   if (exponentials > 1 || negations > 1 || additions > 1 || (additions > 0 && exponentials + negations > 0))
     return std::nullopt;
+  const int64_t sigmoids = calls.of(FoldedCall::kSigmoid), tangents = calls.of(FoldedCall::kTanh);
+  if (sigmoids + tangents > 0) {
+    if (sigmoids + tangents + exponentials + negations + additions > 1) return std::nullopt;
+    folded.values = sigmoids > 0 ? FoldedValues::kSigmoid : FoldedValues::kTanh;
+  }
   if (additions > 0) folded.values = FoldedValues::kShifted;
   if (exponentials > 0) folded.values = negations > 0 ? FoldedValues::kNegatedExponential : FoldedValues::kExponential;
   else if (negations > 0) folded.values = FoldedValues::kNegated;
@@ -115,12 +123,24 @@ std::optional<FoldedTensor> understand(FoldedTensor folded, const FoldedCalls& c
   return folded;
 }
 
+/// Where the slope of the sigmoid, or of tanh, is steep enough for the parameter to lose no more than its last bits.
+std::optional<double> before_curve(FoldedValues values, double element) {
+  constexpr double kSlope = 0.04;
+  if (values == FoldedValues::kSigmoid)
+    return element * (1 - element) >= kSlope ? std::optional(std::log(element / (1 - element))) : std::nullopt;
+  return 1 - element * element >= kSlope ? std::optional(std::atanh(element)) : std::nullopt;
+}
+
 /// exp(-x) is above zero and -exp(x) below; nothing for other elements, and for those that no addition gives.
 template <typename T>
 std::optional<T> element_before(const FoldedTensor& folded, T element) {
   const FoldedValues values = folded.values;
   if (values == FoldedValues::kSame) return element;
   if (values == FoldedValues::kNegated) return -element;
+  if (values == FoldedValues::kSigmoid || values == FoldedValues::kTanh) {
+    const std::optional<double> before = before_curve(values, static_cast<double>(element));
+    return before ? std::optional(static_cast<T>(*before)) : std::nullopt;
+  }
   if (values == FoldedValues::kShifted) {
     const auto added = static_cast<T>(folded.added);
     const T before = element - added;

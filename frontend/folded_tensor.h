@@ -13,7 +13,7 @@
 namespace graphpipe::frontend {
 
 /// What was done to the elements of the parameter, each by itself.
-enum class FoldedValues : uint8_t { kSame, kNegated, kExponential, kNegatedExponential, kShifted };
+enum class FoldedValues : uint8_t { kSame, kNegated, kExponential, kNegatedExponential, kShifted, kSigmoid, kTanh };
 
 struct FoldedTensor {
   /// The module's name of it.
@@ -44,7 +44,7 @@ std::optional<FoldedTensor> folded_tensor(const Tensor& tensor, const std::strin
 bool is_expanded_first(const Tensor& tensor, bool has_features, std::string_view elements);
 
 /// The elements of the parameter, of float32 or float64: those of which the calls make the given ones. Nothing where
-/// none do.
+/// none do, and near the ends of a sigmoid or tanh, where one of these is of many.
 std::optional<std::string> elements_before(const FoldedTensor& folded, int onnx_type, const std::string& elements);
 
 }  // namespace graphpipe::frontend

@@ -65,6 +65,17 @@ void warn_of_tokens(const std::vector<std::string>& names, Diagnostics& notes) {
                                 ", or with graphpipe.export")});
 }
 
+void warn_of_elsewhere(const std::vector<std::string>& names, Diagnostics& notes) {
+  if (names.empty()) return;
+  notes.push_back({.code = Code::kLostByExport,
+                   .severity = Severity::kWarning,
+                   .origin = ModelText(names.front()),
+                   .message = "the exporter's optimiser has computed these sums of squares beforehand, and not on the "
+                              "line that reads them: their gradient trains the parameter, as if the module did not "
+                              "compute them under torch.no_grad()",
+                   .hint = text("nothing where it does not; else ", kExportRecipe, ", or with graphpipe.export")});
+}
+
 /// What a value is taken for of which the file does not tell everything.
 void note_taken(const Restoration& restored, Diagnostics& notes) {
   std::vector<LookedUp> assumed;
@@ -75,6 +86,7 @@ void note_taken(const Restoration& restored, Diagnostics& notes) {
   warn_of_assumed(assumed, notes);
   warn_of_reshaped(restored.reshaped, notes);
   warn_of_tokens(restored.taken_for_tokens, notes);
+  warn_of_elsewhere(restored.recomputed_elsewhere, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,

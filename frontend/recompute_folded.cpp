@@ -9,6 +9,7 @@
 
 #include "frontend/body_reads.h"
 #include "frontend/folding_note.h"
+#include "frontend/gradient_ends.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/merged_readers.h"
 #include "frontend/value_names.h"
@@ -81,6 +82,8 @@ class Recomputer {
     else add_difference(tensor, *parameter);
     gone_.insert(tensor.name);
     restored_.recomputed.push_back(tensor.name);
+    if (computation->kind == Computation::Kind::kSumOfSquares && is_computed_elsewhere(tensor.name))
+      restored_.recomputed_elsewhere.push_back(tensor.name);
   }
 
   /// The one parameter of the note, where the file has its elements as they are.
@@ -102,6 +105,15 @@ class Recomputer {
     return reading && reading->merged.empty() && std::ranges::none_of(body_.nodes, [&](const OnnxNode& node) {
              return node.code.find("detach") != node.code.npos &&
                     std::ranges::find(node.inputs, tensor.name) != node.inputs.end();
+           });
+  }
+
+  /// Whether a line reads it that does not add it up, and gradients would reach it there.
+  bool is_computed_elsewhere(const std::string& sums) const {
+    const std::set<std::string> reached = reached_by_gradients(body_);
+    return reached.contains(sums) && std::ranges::any_of(body_.nodes, [&](const OnnxNode& node) {
+             return std::ranges::find(node.inputs, sums) != node.inputs.end() &&
+                    line_of(node.code).find("sum(") == std::string_view::npos;
            });
   }
 

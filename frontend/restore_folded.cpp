@@ -381,7 +381,7 @@ class FoldedRestorer {
       before = wire::transposed_elements(*before, static_cast<size_t>(tensor.dims[0]), element_bytes(tensor));
     if (folded.values == FoldedValues::kSame) return before == there;
     before = elements_before(folded, tensor.onnx_type, *before);
-    const bool is_rounded = is_exponential(folded.values) || folded.values == FoldedValues::kShifted;
+    const bool is_rounded = folded.values != FoldedValues::kNegated;
     return before && (is_rounded ? are_close(tensor.onnx_type, *before, *there) : before == there);
   }
 
@@ -401,6 +401,8 @@ class FoldedRestorer {
       perm.name = "perm", perm.kind = Attribute::Kind::kInts, perm.ints = {1, 0};
     }
     if (is_exponential(folded.values)) add("Exp");
+    if (folded.values == FoldedValues::kSigmoid) add("Sigmoid");
+    if (folded.values == FoldedValues::kTanh) add("Tanh");
     if (folded.values == FoldedValues::kNegated) add("Neg");
     if (folded.values == FoldedValues::kShifted) add("Add");
     // Which of the two comes first shows in the sign.

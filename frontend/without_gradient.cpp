@@ -1,7 +1,6 @@
 #include "frontend/without_gradient.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "frontend/exported_call.h"
+#include "frontend/gradient_ends.h"
 #include "frontend/import_onnx.h"
 #include "frontend/lowering.h"
 
@@ -51,20 +51,6 @@ bool is_number_of_argument(std::string_view word) {
                              [](char c) { return c >= '0' && c <= '9'; });
 }
 
-bool is_cast_to_integers(const OnnxNode& node) {
-  const Attribute* const to = node.op == "Cast" ? node.find("to") : nullptr;
-  const auto dtype = to == nullptr ? std::nullopt : dtype_of_onnx(static_cast<int>(to->i));
-  return dtype && !ir::is_floating(*dtype);
-}
-
-/// Whether no gradient passes the node, whatever reads it.
-bool ends_gradients(const OnnxNode& node) {
-  constexpr std::array<std::string_view, 19> kOps = {
-      "And",  "ArgMax",      "ArgMin",  "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "IsInf", "IsNaN",
-      "Less", "LessOrEqual", "NonZero", "Not",  "Or",    "Round", "Shape",   "Sign",           "Size"};
-  return std::ranges::find(kOps, node.op) != kOps.end() || is_cast_to_integers(node) || is_detached(node);
-}
-
 class PartFinder {
  public:
   PartFinder(const GraphBody& body, const ExportSignature& signature, const ParameterRules& rules) : body_(body) {
@@ -103,13 +89,11 @@ class PartFinder {
       if (!part.numbers_parameters && (!found || (part.names_parameters && !found->second.names_parameters)))
         found.emplace(made->second, part);
     };
-    std::set<std::string_view> reached;  // by gradients
-    for (const ValueInfo& output : body_.outputs) reached.insert(output.name);
-    for (auto node = body_.nodes.rbegin(); node != body_.nodes.rend(); ++node) {
+    const std::set<std::string> reached = reached_by_gradients(body_);
+    for (const OnnxNode& node : body_.nodes) {
       const auto is_reached = [&](const std::string& output) { return reached.contains(output); };
-      if (ends_gradients(*node) || std::ranges::none_of(node->outputs, is_reached)) continue;
-      reached.insert(node->inputs.begin(), node->inputs.end());
-      for (const std::string& input : node->inputs) take(input, part_of(*node));
+      if (ends_gradients(node) || std::ranges::none_of(node.outputs, is_reached)) continue;
+      for (const std::string& input : node.inputs) take(input, part_of(node));
     }
     return found;
   }

@@ -46,6 +46,24 @@ TEST_CASE("sums of a codebook's squares follow it") {
   CHECK(is_computed_again(import_distances({14, 77}, "['codes', 'mul_7', 'val_3']")));
 }
 
+TEST_CASE("sums that another line reads may have no gradient: a warning says so where one would reach them") {
+  const auto is_warned = [](const Result<Imported>& imported) {
+    return imported.ok() && reports(imported->notes, Code::kLostByExport, "warning[lost-by-export] 'sum_2'");
+  };
+  CHECK(is_warned(import_distances({14, 77})));
+  CHECK_FALSE(is_warned(import_distances({14, 77}, "['codes', 'pow_2', 'val_3']", "sum_2",
+                                         "\"model.py\", line 4, in forward\n    return x @ w.t() + (w ** 2).sum(1)")));
+  const auto places = import_noted(
+      exported_model("g (float[N,3] x, float[2,3] codes, float[2] sum_2) => (float[N,3] y) { t = Transpose(codes) p = "
+                     "MatMul(x, t) d = Add(p, sum_2) i = ArgMin<axis = 1, keepdims = 0>(d) y = Gather(codes, i) }",
+                     {{"d", taken_by("add.Tensor", "%p, %sum_2")}}, {"codes"}),
+      {{{"sum_2", "['codes', 'pow_2', 'val_3']"}},
+       {{"codes", {1, 2, 3, 4, 5, 6}}, {"sum_2", {14, 77}}},
+       {{"d", {"", kLine}}}});
+  REQUIRE(places.ok());
+  CHECK_FALSE(is_warned(places));
+}
+
 TEST_CASE("sums that the elements or the note do not show to be of squares are refused") {
   const auto refused = [](const Result<Imported>& imported) {
     return !imported.ok() && reports(imported.problems(), Code::kLostByExport, "'sum_2': the exporter's optimiser has");

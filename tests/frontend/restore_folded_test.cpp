@@ -110,6 +110,18 @@ TEST_CASE("axes go where it does not matter which, and exponentials and negative
   CHECK(trained(scale) == std::set<std::string>{"w"});
   CHECK(elements(scale->graph, "w") == std::vector<float>{2.6592F});
   CHECK(elements(scaled_by("neg", "[3]", "['w']", {1, 2, 3})->graph, "w") == std::vector<float>{-1, -2, -3});
+  const auto gate = scaled_by("tanh", "", "['w']", {0});  // as the gates of Flamingo begin
+  REQUIRE(gate.ok());
+  CHECK(elements(gate->graph, "w") == std::vector<float>{0});
+  CHECK(count_ops(gate->graph, "Tanh") == 1);
+  const auto share = scaled_by("sigmoid_1", "[3]", "['w']", {0.5F, 1 / (1 + std::exp(-2.0F)), 0.25F});
+  REQUIRE(share.ok());
+  CHECK(count_ops(share->graph, "Sigmoid") == 1);
+  CHECK(elements(share->graph, "w")[1] == doctest::Approx(2).epsilon(1e-6));
+  CHECK(is_refused(scaled_by("tanh", "", "['w']", {0.999F})));  // of many numbers
+  CHECK(is_refused(scaled_by("tanh", "", "['w']", {-1})));
+  CHECK(is_refused(scaled_by("sigmoid", "[3]", "['w']", {0.5F, 0.5F, 1})));
+  CHECK(is_refused(scaled_by("neg", "[3]", "['sigmoid', 'w']", {-0.5F, -0.5F, -0.5F})));
   // The negative of an exponential, and the exponential of a negative.
   const auto decay = scaled_by("unsqueeze", "[2,1]", "['exp', 'neg', 'w']", {-1, -std::exp(3.0F)});
   CHECK(elements(decay->graph, "w") == std::vector<float>{0, 3});

@@ -1,0 +1,39 @@
+#include "frontend/gradient_ends.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "frontend/exported_call.h"
+
+namespace graphpipe::frontend {
+namespace {
+
+bool is_cast_to_integers(const OnnxNode& node) {
+  const Attribute* const to = node.op == "Cast" ? node.find("to") : nullptr;
+  const auto dtype = to == nullptr ? std::nullopt : dtype_of_onnx(static_cast<int>(to->i));
+  return dtype && !ir::is_floating(*dtype);
+}
+
+}  // namespace
+
+bool ends_gradients(const OnnxNode& node) {
+  constexpr std::array<std::string_view, 19> kOps = {
+      "And",  "ArgMax",      "ArgMin",  "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "IsInf", "IsNaN",
+      "Less", "LessOrEqual", "NonZero", "Not",  "Or",    "Round", "Shape",   "Sign",           "Size"};
+  return std::ranges::find(kOps, node.op) != kOps.end() || is_cast_to_integers(node) || is_detached(node);
+}
+
+std::set<std::string> reached_by_gradients(const GraphBody& body) {
+  std::set<std::string> reached;
+  for (const ValueInfo& output : body.outputs) reached.insert(output.name);
+  for (auto node = body.nodes.rbegin(); node != body.nodes.rend(); ++node) {
+    const auto is_reached = [&](const std::string& output) { return reached.contains(output); };
+    if (ends_gradients(*node) || std::ranges::none_of(node->outputs, is_reached)) continue;
+    reached.insert(node->inputs.begin(), node->inputs.end());
+  }
+  return reached;
+}
+
+}  // namespace graphpipe::frontend
