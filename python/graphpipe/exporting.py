@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import traceback
 import warnings
 from pathlib import Path
@@ -405,6 +406,11 @@ def _way_out(error: Exception, module: Any) -> str:
         return "it does not know this operator for complex numbers; compute with their real and imaginary parts there (view_as_real). "
     if "transformers.grouped_mm" in story:  # Mixtral of transformers 5
         return 'it has no products of groups of experts; make the model with experts_implementation="batched_mm". '
+    unknown = re.search(r"Error when translating node .*target=torch\.ops\.(?:aten|prims)\.(\w+)", str(error))
+    if unknown:
+        others = {"kthvalue": ", x.sort(dim).values.select(dim, k - 1)", "randperm": ", torch.rand(n).argsort()"}
+        return (f"it has no operator for {unknown[1]}; compute the same by others of torch{others.get(unknown[1], '')}, or outside the module "
+                "and give it as an input. ")
     return ""
 
 

@@ -77,10 +77,13 @@ def _rename(graph: Any, chosen: "dict[str, Any]") -> None:
 
 
 def name_as(written: Any, names: Sequence[str]) -> None:
-    """Gives the outputs these names; inputs and parameters that forward returns keep theirs. Errors: ValueError for names that
-    outputs cannot have."""
+    """Gives the first outputs these names; inputs and parameters that forward returns keep theirs. Errors: ValueError for names that
+    outputs cannot have, and for more names than outputs."""
     graph = written.model.graph
     _set_repeated_apart(graph)
+    if len(names) > len(graph.outputs):
+        raise ValueError(f"output_names has {len(names)} names, and forward returns {len(graph.outputs)} "
+                         f"tensor{'s' if len(graph.outputs) != 1 else ''}; leave {names[len(graph.outputs)]!r} out")
     given, chosen = _given_names(graph), {}
     for index, name in zip(range(len(graph.outputs)), names):
         if graph.outputs[index].producer() is None:

@@ -338,6 +338,8 @@ class Export(unittest.TestCase):
         self.assertIn('attn_implementation="eager"', _way_out(ValueError(view + ' File "transformers/models/t5/modeling_t5.py"'), module))
         self.assertEqual(_way_out(ValueError(view), module), "")
         self.assertIn("batched_mm", _way_out(ValueError("torch.ops.transformers.grouped_mm_fallback.default"), module))
+        lacks = ValueError("Error when translating node %k : [num_users=1] = call_function[target=torch.ops.aten.kthvalue.default](args = (%x, 2, 1))")
+        self.assertRegex(_way_out(lacks, module), "no operator for kthvalue; .*x.sort")
 
     def test_a_tie_is_one_parameter_in_the_file_and_in_the_module_that_takes_weights_back(self):
         module = Tied()

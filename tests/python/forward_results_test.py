@@ -102,6 +102,10 @@ class ForwardResults(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, f"output_names has '{names[0]}', which .* choose another name"):
                 self.outputs(Returns(lambda y, x: (y, y * 2)), output_names=names)
 
+    def test_more_names_than_results_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "has 3 names, and forward returns 2 tensors; leave 'c' out"):
+            self.outputs(Returns(lambda y, x: (y, y * 2)), output_names=["a", "b", "c"])
+
     def test_keys_of_other_containers_are_names_too(self):
         Pair = collections.namedtuple("Pair", "logits aux")
         self.assertEqual(self.outputs(Returns(lambda y, x: Pair(y, (y * 2, y * 3)))), ["logits", "aux_0", "aux_1"])
