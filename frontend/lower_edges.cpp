@@ -1,6 +1,11 @@
 // Results of PyTorch whose gradient at the edge of what they are defined on is another one than that of the operators
 // that they are exported as: standard deviations and norms of rows that are zero, binary cross entropy of probabilities
-// near 0 and 1, clamps at their bounds.
+// near 0 and 1, clamps at their bounds, sinc, xlogy and atan2 at zero, logarithms of sigmoids that are zero in their
+// type.
+
+#include "frontend/lower_edges.h"
+
+#include <numbers>
 
 #include "frontend/exported_call.h"
 #include "frontend/lower_clip.h"
@@ -102,8 +107,117 @@ Status lower_max(NodeContext& context) {
   return is_cut_logarithm(context) ? lower_cut_logarithm(context) : lower_bounded(context);
 }
 
+/// The logarithm of a sigmoid: -softplus(-x), as PyTorch computes logsigmoid. A call of torch.log, which takes its
+/// argument as it is, stays.
+Status lower_log(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  if (call && call->target != "aten.log_sigmoid.default") return lower_plain(context);
+  GP_TRY(const ValueId input, context.value(0));
+  const ir::Node* const sigmoid = maker(context.lowering().graph(), input, "Sigmoid");
+  if (sigmoid == nullptr) return lower_plain(context);
+  const ValueId x = sigmoid->inputs[0];
+  GP_TRY(const ValueId below, context.emit_one("Neg", {x}));
+  GP_TRY(const ValueId softplus, context.emit_one("Softplus", {below}));
+  return context.emit_outputs("Neg", {softplus}, {});
+}
+
+/// sin(pi x) / (pi x), and 1 where x is zero: there the quotient that is not chosen is one of ones.
+Result<bool> lower_sinc(NodeContext& context, ValueId is_zero, ValueId quotient) {
+  const ir::Graph& graph = context.lowering().graph();
+  const ir::Node* const division = maker(graph, quotient, "Div");
+  const ir::Node* const sine = division == nullptr ? nullptr : maker(graph, division->inputs[0], "Sin");
+  if (sine == nullptr || sine->inputs[0] != division->inputs[1]) return false;
+  const ValueId angle = sine->inputs[0];
+  GP_TRY(const ValueId at_zero, context.value(1));
+  GP_TRY(const ValueId one, context.scalar(1, context.type(2).dtype));
+  GP_TRY(const ValueId safe, context.emit_one("Where", {is_zero, one, angle}));
+  GP_TRY(const ValueId above, context.emit_one("Sin", {safe}));
+  GP_TRY(const ValueId found, context.emit_one("Div", {above, safe}));
+  GP_TRY_VOID(context.emit_outputs("Where", {is_zero, at_zero, found}, {}));
+  return true;
+}
+
+/// x log(y), and 0 where x is zero, with the gradient log(y) there if y has a logarithm: else that of 1 is taken.
+Result<bool> lower_xlogy(NodeContext& context, ValueId is_zero, ValueId with_nans) {
+  const ir::Graph& graph = context.lowering().graph();
+  const ir::Node* const choice = maker(graph, with_nans, "Where");
+  const ir::Node* const product = choice == nullptr ? nullptr : maker(graph, choice->inputs[2], "Mul");
+  const ir::Node* const logarithm = product == nullptr ? nullptr : maker(graph, product->inputs[1], "Log");
+  if (logarithm == nullptr) return false;
+  const ValueId x = product->inputs[0], y = logarithm->inputs[0];
+  GP_TRY(const ValueId zero, context.scalar(0, context.type(2).dtype));
+  GP_TRY(const ValueId one, context.scalar(1, context.type(2).dtype));
+  GP_TRY(const ValueId is_above, context.emit_one("Greater", {y, zero}));
+  GP_TRY(const ValueId is_not_above, context.emit_one("Not", {is_above}));
+  GP_TRY(const ValueId is_infinite, context.emit_one("IsInf", {y}));
+  GP_TRY(const ValueId has_none, context.emit_one("Or", {is_not_above, is_infinite}));
+  GP_TRY(const ValueId is_cut, context.emit_one("And", {is_zero, has_none}));
+  GP_TRY(const ValueId safe, context.emit_one("Where", {is_cut, one, y}));
+  GP_TRY(const ValueId found, context.emit_one("Log", {safe}));
+  GP_TRY_VOID(context.emit_outputs("Mul", {x, found}, {}));
+  return true;
+}
+
+/// atan2(y, x) by the quotient of the smaller and the larger of the two, so that no divisor is zero: turned by pi where
+/// x is below zero, and measured from the vertical where y is the larger. Flat where both are zero.
+Status emit_atan2(NodeContext& context, ValueId y, ValueId x, ir::DType dtype) {
+  constexpr double kHalf = std::numbers::pi / 2;
+  GP_TRY(const ValueId zero, context.scalar(0, dtype));
+  GP_TRY(const ValueId one, context.scalar(1, dtype));
+  const auto with_sign_of_y = [&](double angle) -> Result<ValueId> {
+    GP_TRY(const ValueId is_below, context.emit_one("Less", {y, zero}));
+    GP_TRY(const ValueId above, context.scalar(angle, dtype));
+    GP_TRY(const ValueId below, context.scalar(-angle, dtype));
+    return context.emit_one("Where", {is_below, below, above});
+  };
+  GP_TRY(const ValueId size_x, context.emit_one("Abs", {x}));
+  GP_TRY(const ValueId size_y, context.emit_one("Abs", {y}));
+  GP_TRY(const ValueId is_steep, context.emit_one("Greater", {size_y, size_x}));
+  GP_TRY(const ValueId larger, context.emit_one("Where", {is_steep, y, x}));
+  GP_TRY(const ValueId smaller, context.emit_one("Where", {is_steep, x, y}));
+  GP_TRY(const ValueId is_zero, context.emit_one("Equal", {larger, zero}));
+  GP_TRY(const ValueId divisor, context.emit_one("Where", {is_zero, one, larger}));
+  GP_TRY(const ValueId dividend, context.emit_one("Where", {is_zero, zero, smaller}));
+  GP_TRY(const ValueId quotient, context.emit_one("Div", {dividend, divisor}));
+  GP_TRY(const ValueId angle, context.emit_one("Atan", {quotient}));
+  GP_TRY(const ValueId vertical, with_sign_of_y(kHalf));
+  GP_TRY(const ValueId from_vertical, context.emit_one("Sub", {vertical, angle}));
+  GP_TRY(const ValueId is_left, context.emit_one("Less", {x, zero}));
+  GP_TRY(const ValueId half_turn, with_sign_of_y(2 * kHalf));
+  GP_TRY(const ValueId turn, context.emit_one("Where", {is_left, half_turn, zero}));
+  GP_TRY(const ValueId from_axis, context.emit_one("Add", {angle, turn}));
+  return context.emit_outputs("Where", {is_steep, from_vertical, from_axis}, {});
+}
+
+/// The last choice is that of zero where the others give NaN.
+Result<bool> lower_atan2(NodeContext& context, ValueId is_nan, ValueId with_nans) {
+  const ir::Graph& graph = context.lowering().graph();
+  const ir::Node* const choice = maker(graph, with_nans, "Where");
+  const ir::Node* const angle = choice == nullptr ? nullptr : maker(graph, choice->inputs[2], "Atan");
+  const ir::Node* const division = angle == nullptr ? nullptr : maker(graph, angle->inputs[0], "Div");
+  if (division == nullptr || maker(graph, is_nan, "IsNaN") == nullptr) return false;
+  const ValueId y = division->inputs[0], x = division->inputs[1];
+  GP_TRY_VOID(emit_atan2(context, y, x, context.type(2).dtype));
+  return true;
+}
+
 }  // namespace
 
-std::vector<HandlerEntry> edge_handlers() { return {{"Sqrt", lower_sqrt}, {"Pow", lower_pow}, {"Max", lower_max}}; }
+Result<bool> lower_choice_at_edge(NodeContext& context) {
+  const std::optional<ExportedCall> call = parse_exported_call(context.node().exported_from);
+  if (!call || context.node().inputs.size() != 3) return false;
+  const auto lower = call->target == "aten.sinc.default"    ? lower_sinc
+                     : call->target == "aten.xlogy.Tensor"  ? lower_xlogy
+                     : call->target == "aten.atan2.default" ? lower_atan2
+                                                            : nullptr;
+  if (lower == nullptr) return false;
+  GP_TRY(const ValueId condition, context.value(0));
+  GP_TRY(const ValueId otherwise, context.value(2));
+  return lower(context, condition, otherwise);
+}
+
+std::vector<HandlerEntry> edge_handlers() {
+  return {{"Sqrt", lower_sqrt}, {"Pow", lower_pow}, {"Max", lower_max}, {"Log", lower_log}};
+}
 
 }  // namespace graphpipe::frontend

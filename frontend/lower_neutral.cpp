@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frontend/exported_call.h"
+#include "frontend/lower_edges.h"
 #include "frontend/node_context.h"
 
 namespace graphpipe::frontend {
@@ -54,6 +55,8 @@ bool is_softplus(NodeContext& context) {
 }
 
 Status lower_where(NodeContext& context) {
+  GP_TRY(const bool is_lowered, lower_choice_at_edge(context));
+  if (is_lowered) return Ok{};
   if (is_softplus(context)) {
     GP_TRY(const ir::ValueId x, context.value(1));
     return context.emit_outputs("Softplus", {x}, {});

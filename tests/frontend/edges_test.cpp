@@ -118,3 +118,50 @@ TEST_CASE("softplus with PyTorch's default factor and threshold is one operator"
   CHECK_FALSE(contains(made("%x, 1.0, 20.0"), "Where("));
   CHECK(contains(made("%x, 2.0, 10.0"), "Where("));
 }
+
+TEST_CASE("sinc divides by what is never zero, of which the quotient that is not taken would have no gradient") {
+  const auto made = [&](const std::string& call) {
+    const std::string body =
+        "g (float[N,3] x) => (float[N,3] y) { pi = Constant<value_float = 3.14159274>() zero = "
+        "Constant<value_float = 0.0>() one = Constant<value_float = 1.0>() p = Mul(x, pi) b = Equal(x, zero) s = "
+        "Sin(p) q = Div(s, p) y = Where(b, one, q) }";
+    return edge_nodes(body, {{"y", call + "](args = (%x,), kwargs = {})"}});
+  };
+  const std::string nodes = made("sinc.default");
+  CHECK(nodes.find("Where(") != nodes.rfind("Where("));
+  const std::string others = made("where.self");
+  CHECK(others.find("Where(") == others.rfind("Where("));
+}
+
+TEST_CASE("the logarithm of a sigmoid that is its own call, or of a file without calls, does not underflow") {
+  const auto made = [&](const std::map<std::string, std::string>& calls) {
+    return edge_nodes("g (float[N,3] x) => (float[N,3] y) { s = Sigmoid(x) y = Log(s) }", calls);
+  };
+  const std::string call = "log_sigmoid.default](args = (%x,), kwargs = {})";
+  CHECK(contains(made({{"s", call}, {"y", call}}), "Softplus("));
+  CHECK_FALSE(contains(made({{"s", call}, {"y", call}}), "Log("));
+  CHECK(contains(made({}), "Softplus("));
+  CHECK(contains(
+      made({{"s", "sigmoid.default](args = (%x,), kwargs = {})"}, {"y", "log.default](args = (%s,), kwargs = {})"}}),
+      "Log("));
+}
+
+TEST_CASE("xlogy has its gradient where x is zero, and atan2 divides by the larger operand") {
+  const std::string xlogy = "xlogy.Tensor](args = (%a, %b), kwargs = {})";
+  const std::string product = edge_nodes(
+      "g (float[N,2,3] x) => (float[N,3] y) { zero = Constant<value_float = 0.0>() axis = Constant<value_ints = [1]>() "
+      "a "
+      "= ReduceSum<keepdims = 0>(x, axis) b = ReduceMean<keepdims = 0>(x, axis) n = IsNaN(b) z = Equal(a, zero) l = "
+      "Log(b) p = Mul(a, l) w = Where(n, b, p) y = Where(z, a, w) }",
+      {{"n", xlogy}, {"z", xlogy}, {"l", xlogy}, {"p", xlogy}, {"w", xlogy}, {"y", xlogy}});
+  CHECK(product.rfind("Mul(") > product.rfind("Where("));
+  const std::string atan2 = "atan2.default](args = (%a, %b), kwargs = {})";
+  const std::string angle = edge_nodes(
+      "g (float[N,2,3] x) => (float[N,3] y) { zero = Constant<value_float = 0.0>() pi = Constant<value_float = 3.14>() "
+      "axis = Constant<value_ints = [1]>() a = ReduceSum<keepdims = 0>(x, axis) b = ReduceMean<keepdims = 0>(x, axis) "
+      "q = Div(a, b) t = Atan(q) g = Greater(a, zero) u = Add(t, pi) v = Sub(t, pi) c = Where(g, u, v) l = Less(b, "
+      "zero) w = Where(l, c, t) n = IsNaN(w) y = Where(n, zero, w) }",
+      {{"q", atan2}, {"t", atan2}, {"c", atan2}, {"w", atan2}, {"n", atan2}, {"y", atan2}});
+  CHECK_FALSE(contains(angle, "IsNaN("));
+  CHECK(contains(angle, "Abs("));
+}
