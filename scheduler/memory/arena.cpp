@@ -20,21 +20,28 @@ class StepTensors {
  public:
   StepTensors(const StageGraph& graph, const CountedItems& item, const IdSet<StageId>& joined,
               const ir::Program& program)
-      : graph_(graph), items_(item, joined), gradients_(program), actions_(program.actions) {}
+      : graph_(graph),
+        items_(item, joined),
+        gradients_(program),
+        actions_(program.actions),
+        copies_(ir::copying_steps(program)) {}
 
   std::vector<TimedBuffer> run() {
     const std::vector<bool> ends = item_ends(actions_);
     for (size_t i = 0; i < actions_.size() && buffers_.size() <= kMaxPlacedTensors; ++i) {
-      add(actions_[i]);
+      add(actions_[i], copies_[i]);
       if (ends[i]) end_item(slot_key(actions_[i]));
     }
     for (TimedBuffer& buffer : buffers_)
       if (buffer.end == kOpen) buffer.end = now();
+    for (const auto& [key, version] : versions_)
+      for (const size_t buffer : version) buffers_[buffer].end = kOutlives;
+    std::erase_if(buffers_, [](const TimedBuffer& buffer) { return buffer.end == kOutlives; });
     return std::move(buffers_);
   }
 
  private:
-  static constexpr int64_t kOpen = -1;
+  static constexpr int64_t kOpen = -1, kOutlives = -2;
 
   int64_t now() const { return static_cast<int64_t>(buffers_.size()); }
 
@@ -44,11 +51,13 @@ class StepTensors {
   }
   void let_go(size_t buffer) { buffers_[buffer].end = now(); }
 
-  void add(const Action& action) {
+  /// `copies`: it is a step that leaves the version before it to be read.
+  void add(const Action& action, bool copies) {
     if (ir::is_receive(action.op)) return receive(action);
     if (ir::is_compute(action.op)) return compute(action);
     if (action.op == ActionOp::kReduceGradient) return reduce(action);
-    if (action.op == ActionOp::kStep) step(action);
+    if (action.op == ActionOp::kStep) step(action, copies);
+    if (action.op == ActionOp::kFreeVersion) free_version(action);
   }
 
   /// All that an item receives of a kind is there from the first of its receives on.
@@ -108,8 +117,9 @@ class StepTensors {
     if (open.count++ == 0 && bytes > Bytes(0)) open.buffer = take(bytes);
   }
 
-  void step(const Action& action) {
+  void step(const Action& action, bool copies) {
     complete_gradients(action);
+    make_version(action, copies);
     if (const auto open = reductions_.find(replica_key(action));
         open != reductions_.end() && --open->second.count == 0) {
       if (open->second.buffer) let_go(*open->second.buffer);
@@ -121,6 +131,39 @@ class StepTensors {
       for (const Sum& sum : sums->second) let_go(sum.buffer);
     sums_.erase(first, last);
   }
+
+  /// A step makes a version in new memory, or in that of the version before.
+  void make_version(const Action& action, bool copies) {
+    if (copies) {
+      std::vector<size_t>& version = versions_[version_key(action, action.version)];
+      for (const Bytes bytes : weights_of(action)) version.push_back(take(bytes));
+    } else if (auto before = versions_.extract(version_key(action, action.version - 1)); !before.empty()) {
+      before.key() = version_key(action, action.version);
+      versions_.insert(std::move(before));
+    }
+  }
+
+  /// Of each weight that trains. Their gradients have the same sizes.
+  std::vector<Bytes> weights_of(const Action& action) const {
+    const Bytes all = graph_.stages[StageId(static_cast<size_t>(action.stage))].trainable_weight_bytes;
+    std::vector<Bytes> weights;
+    Bytes sum;
+    if (const auto sums = sums_.find({replica_key(action), action.range.first}); sums != sums_.end())
+      for (const Sum& gradient : sums->second) {
+        weights.push_back(buffers_[gradient.buffer].size);
+        sum += weights.back();
+      }
+    return sum == all ? weights : std::vector<Bytes>{all};
+  }
+
+  void free_version(const Action& action) {
+    const auto version = versions_.extract(version_key(action, action.version));
+    if (version.empty()) return;
+    for (const size_t buffer : version.mapped()) let_go(buffer);
+  }
+
+  using VersionKey = std::pair<ir::ReplicaKey, int32_t>;
+  static VersionKey version_key(const Action& action, int32_t version) { return {replica_key(action), version}; }
 
   /// Gradients of tables grow from the rows that were looked up to all rows; the new buffer is taken before the old one
   /// is let go.
@@ -150,6 +193,7 @@ class StepTensors {
   ItemMemories items_;
   GradientSets gradients_;
   const std::vector<Action>& actions_;
+  const std::vector<bool> copies_;
   std::vector<TimedBuffer> buffers_;
   /// Per slot and storage, the buffer that holds it.
   std::map<std::pair<SlotKey, size_t>, size_t> held_;
@@ -158,6 +202,8 @@ class StepTensors {
   /// Per replica and update, the buffers of its weight gradients.
   std::map<std::pair<ir::ReplicaKey, int64_t>, std::vector<Sum>> sums_;
   std::map<ir::ReplicaKey, Reductions> reductions_;
+  /// Versions of weights that steps of this program made. Those that are still there at its end outlive it.
+  std::map<VersionKey, std::vector<size_t>> versions_;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 // The tensors and their lifetimes are those of the code of the stages (codegen/memory_walk.h), action after action in
 // the order of the device's list; the places are found by the solver that the running program uses too
 // (support/offsets.h, kStepOffsets). Whole pages, and one more for what the runtime asks for itself: labels that it
-// counts, lists of rows. Weights, the optimizer's state and versions of weights outlive a step and lie elsewhere.
+// counts, lists of rows. Weights, the optimizer's state and the versions of weights that a step finds or leaves outlive
+// it and lie elsewhere; versions that are made and dropped within it have their places here.
 
 #include "scheduler/memory/memory.h"
 

@@ -135,11 +135,11 @@ TEST_CASE("a plan's memory is never below the peak of a schedule that keeps vers
 
 namespace {
 
-/// One stage of 100 bytes of weights, four samples, each an item of its own, which replicas take in turn.
-StageGraph one_stage(size_t replicas = 1) {
+/// One stage with these weights, four samples, each an item of its own, which replicas take in turn.
+StageGraph one_stage(size_t replicas = 1, Bytes weights = Bytes(100)) {
   ir::PlanGraph plan;
   plan.batch = Samples(4);
-  plan.weight_groups.push_back({.bytes = Bytes(100), .trainable = true});
+  plan.weight_groups.push_back({.bytes = weights, .trainable = true});
   ir::PlanNode node;
   node.forward = node.input_gradient = node.weight_gradient = ir::SampleFunction::polynomial(0, 1);
   node.weights = {ir::WeightGroupId(0u)};
@@ -215,7 +215,7 @@ namespace {
 
 /// In pages, the arena of a policy over one_stage(), whose forward keeps one of three, whose backwards take one for a
 /// moment, and whose gradient of the weight has ten.
-int64_t arena_pages(const char* policy) {
+int64_t arena_pages(const char* policy, Bytes weights = Bytes(100)) {
   constexpr size_t kStash = 0, kTemporary = 1, kSum = 2;
   const ir::MemoryEvent scratch{.bytes = Bytes(kPage)}, drop{kStash, Bytes(kPage), false};
   const ir::FunctionMemory forward{
@@ -223,10 +223,10 @@ int64_t arena_pages(const char* policy) {
   const ir::ItemMemory item{.forward = forward,
                             .backward = {.events = {scratch, drop}},
                             .first_backward = {.events = {{kSum, Bytes(10 * kPage)}, scratch, drop}, .sums = {kSum}}};
-  const auto built = build_schedule(one_stage(), ir::equal_devices(1), {.policy = policy});
+  const StageGraph graph = one_stage(1, weights);
+  const auto built = build_schedule(graph, ir::equal_devices(1), {.policy = policy});
   REQUIRE(built.ok());
-  const std::vector<Bytes> arenas =
-      arenas_of(one_stage(), built->schedule, [item](StageId, Samples, bool) { return item; });
+  const std::vector<Bytes> arenas = arenas_of(graph, built->schedule, [item](StageId, Samples, bool) { return item; });
   REQUIRE(arenas.size() == 1);
   return arenas.front().count / kPage;
 }
@@ -237,6 +237,14 @@ TEST_CASE("an arena holds what lives at once: sums of gradients stay, the rest e
   // And a page of the runtime's own.
   CHECK(arena_pages("kfkb") == 10 + 1 + 2 + 1);
   CHECK(arena_pages("gpipe") == 4 * 1 + 10 + 1 + 1);
+}
+
+TEST_CASE("an arena holds the versions of weights that a step makes and drops, not those that it finds or leaves") {
+  // Each micro-batch reads the weights of the update before the last, so that every version but the last is made while
+  // the one before it is still read. The step drops 1 and 2 of 20 pages each, which are there at once; it finds 0, and
+  // leaves 3, in whose memory the last update is made. Beside them: the gradients of two updates, what a micro-batch
+  // has kept, what its backward takes, and a page of the runtime's own.
+  CHECK(arena_pages("2bw", Bytes(20 * kPage)) == 2 * 20 + 2 * 10 + 1 + 1 + 1);
 }
 
 namespace {
