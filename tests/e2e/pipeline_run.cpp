@@ -265,9 +265,8 @@ bool has_one_micro_batch(const json& plan) {
       plan["stages"], [&](const json& stage) { return stage["micro_batch"] == plan["stages"][0]["micro_batch"]; });
 }
 
-/// A run takes as much memory for the tensors of its steps as the plan says; a little more where stages join the
-/// messages of smaller micro-batches, and where batches follow each other without draining, whose messages overtake
-/// each other.
+}  // namespace
+
 void check_arenas(const Reference& reference, const std::string& folder, const json& planned) {
   const json taken = json::parse(run({kBuild + "/bin/graphpipe", "run", folder, "--quiet", "--data",
                                       reference.folder + "/data", "--steps", "12", "--lr", "0.01", "--json"}));
@@ -277,8 +276,6 @@ void check_arenas(const Reference& reference, const std::string& folder, const j
   for (size_t device = 0; device < planned["arena_bytes"].size(); ++device)
     CHECK(taken["arena_bytes"][device].get<double>() <= 1.05 * planned["arena_bytes"][device].get<double>());
 }
-
-}  // namespace
 
 void check_folder(const Reference& reference, const std::string& folder, const std::string& what) {
   CAPTURE(what);

@@ -74,6 +74,11 @@ double largest_tensor_difference(const std::string& path, const Reference& refer
 /// In how many stages of a compiled folder a parameter lies.
 int stages_that_hold(const std::string& folder, const std::string& parameter);
 
+/// A run of a compiled folder, which says of itself what `simulate --json` says, takes as much memory for the tensors
+/// of its steps as the plan says; a little more where stages join the messages of smaller micro-batches, and where
+/// batches follow each other without draining, whose messages overtake each other.
+void check_arenas(const Reference& reference, const std::string& folder, const nlohmann::json& planned);
+
 /// Five steps of a compiled folder, by `run` and by the serial interpreter: the same bits, PyTorch's losses, gradients
 /// and weights within the tolerance, and no more memory than predicted. `what` says in the output which folder it was.
 void check_folder(const Reference& reference, const std::string& folder, const std::string& what);

@@ -91,6 +91,14 @@ TEST_CASE("a parameter server of its own makes the updates of the schedule where
   graphpipe_output({"run", cut, "--steps", "1", "--staleness", "5"}, 2);
 }
 
+TEST_CASE("runs of asynchronous policies take the memory for versions of weights that their plans say") {
+  const Reference reference = read_reference("gpt2_like");
+  const std::string folder = work_folder("policies_versions");
+  compile(reference, folder,
+          {"--policy", "pipedream", "--devices", "3", "--planner", "equal-split", "--micro-batch", "2"});
+  check_arenas(reference, folder, json::parse(graphpipe_output({"simulate", folder, "--json"})));
+}
+
 namespace {
 
 // Two branches of unequal depth that meet: tables 0 and 1 (s0) beside two layers (s1, s2), then all together (s3, s4).
