@@ -12,6 +12,9 @@ struct ScopeChoice {
   ir::SampleScope losses = ir::SampleScope::kBatch;
   /// For the statistics of normalisation.
   ir::SampleScope statistics = ir::SampleScope::kBatch;
+  /// Whether no label of the data is one that a loss ignores: then a mean over the labels that count is a mean over the
+  /// samples.
+  bool all_labels_count = false;
 };
 
 struct SampleScopes {

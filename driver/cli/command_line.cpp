@@ -136,8 +136,10 @@ Status read_words(CLI::App& app, const CommandEntry& entry, std::vector<std::str
     const std::string_view words = error.what();
     const size_t end = words.find(": At Most 1 ");
     if (end == std::string_view::npos) return wrong_word(entry, Terminal::encode_text(words).str());
-    return wrong_word(
-        entry, Terminal::encode_text(words.substr(0, end)).str() + " is given more than once, and takes one value");
+    const std::string flag = Terminal::encode_text(words.substr(0, end)).str();
+    return wrong_word(entry,
+                      flag + " is given more than once, and takes one value" +
+                          (flag == "--loss" ? " (a sum of several losses is made in forward: output:NAME)" : ""));
   } catch (const CLI::ParseError& error) {
     return wrong_word(entry, Terminal::encode_text(error.what()).str());
   }

@@ -44,8 +44,22 @@ Diagnostic note(const Found& found, std::string message, std::string hint) {
           .hint = std::move(hint)};
 }
 
-Diagnostic comparing_note(const Found& found, Samples batch) {
+// Whether a loss that sees the whole batch does so only because other labels may count in some of its terms.
+bool depends_on_counts(const ir::Graph& graph) {
+  const cost::ScopeChoice choice{.statistics = SampleScope::kEach, .all_labels_count = true};
+  const cost::SampleScopes scopes = cost::sample_scopes(graph, choice);
+  return std::ranges::all_of(scopes.scope, [](SampleScope scope) { return scope == SampleScope::kEach; });
+}
+
+Diagnostic comparing_note(const Found& found, Samples batch, const ir::Graph& graph) {
   const std::string what = text(found.name(), found.verb(" takes", " take"));
+  if (found.first->scope == SampleScope::kBatch && depends_on_counts(graph))
+    return note(found,
+                text(what, " all ", batch,
+                     " samples of the batch together, since labels may be ignored that not all terms of the loss have: "
+                     "the stage runs once per step, between all forwards and all backwards of the others"),
+                "where no label of the data is ignored, --contrastive micro-batch trains the same loss in a pipeline; "
+                "else it is another one (docs/semantics.md, section 4)");
   if (found.first->scope == SampleScope::kBatch)
     return note(found, text(what, " all ", batch, " samples of the batch together: the stage runs once per step"),
                 "with --contrastive micro-batch it would be those of a micro-batch only, which is another loss "
@@ -88,7 +102,7 @@ Diagnostics scope_notes(const ir::Graph& graph, const ir::PlanGraph& priced, con
     else if (starts_comparing(graph, node)) comparing.add(plan_node, node);
   }
   Diagnostics notes;
-  if (comparing.count > 0) notes.push_back(comparing_note(comparing, priced.batch));
+  if (comparing.count > 0) notes.push_back(comparing_note(comparing, priced.batch, graph));
   if (statistics.count > 0) notes.push_back(statistics_note(statistics, priced.batch, stages));
   return notes;
 }

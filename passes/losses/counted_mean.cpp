@@ -1,6 +1,8 @@
 #include "passes/losses/counted_mean.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "ops/op_def.h"
 #include "passes/losses/label_positions.h"
@@ -14,52 +16,66 @@ using ir::NodeId;
 using ir::ValueId;
 using ops::SampleSum;
 
-/// The only input that depends on the samples, if the node's output is a constant multiple or a view of it: the node's
-/// rule then implies that the output is a sum over the samples if this input is one.
-ValueId multiple_of(const Graph& graph, const Node& node, const ops::OpDef& entry) {
+/// The inputs that depend on the samples, if the node's output is a sum over the samples where these are; else none.
+std::vector<ValueId> summed_by(const Graph& graph, const Node& node, const ops::OpDef& entry) {
   if (entry.sample_sum == nullptr || node.outputs.size() != 1) return {};
-  ValueId varying;
+  std::vector<ValueId> varying;
   std::vector<SampleSum> kinds(node.inputs.size(), SampleSum::kNone);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId input = node.inputs[i];
     if (!input.valid() || graph.value(input).batch == ir::BatchKind::kNone) continue;
-    if (varying.valid() || graph.value(input).batch != ir::BatchKind::kMixed) return {};
-    varying = input;
+    if (graph.value(input).batch != ir::BatchKind::kMixed) return {};
+    varying.push_back(input);
     kinds[i] = SampleSum::kSum;
   }
-  if (!varying.valid() || entry.sample_sum(ops::NodeView(graph, node), kinds) != SampleSum::kSum) return {};
+  if (entry.sample_sum(ops::NodeView(graph, node), kinds) != SampleSum::kSum) return {};
   return varying;
+}
+
+/// What a mean over the labels that count states of N, if they are at known positions of an input.
+std::optional<ir::Loss> stated_by(const Graph& graph, const Node& mean, const ops::OpDef& entry) {
+  const std::optional<ops::CountedLabels> labels = entry.counted_mean(ops::NodeView(graph, mean));
+  if (!labels) return std::nullopt;
+  const std::optional<LabelPositions> positions =
+      label_positions(graph, mean.inputs[labels->input], labels->ignore_index);
+  if (!positions) return std::nullopt;
+  return ir::Loss{.normalizer = wire::LossNormalizer::kCountedPositions,
+                  .label = positions->input,
+                  .ignore_index = labels->ignore_index,
+                  .counted = positions->counted};
 }
 
 }  // namespace
 
 std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) {
   CountedMean found;
-  while (graph.value(value).producer.valid()) {
-    const NodeId id = graph.value(value).producer;
+  // From the last node to the first: a node follows those that it reads.
+  std::set<ValueId> read{value};
+  std::set<NodeId, std::greater<>> nodes{graph.value(value).producer};
+  for (; !nodes.empty(); nodes.erase(nodes.begin())) {
+    const NodeId id = *nodes.begin();
+    if (!id.valid()) return std::nullopt;
     const Node& node = graph.node(id);
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr) return std::nullopt;
-    if (entry->counted_mean != nullptr && node.outputs.front() == value) {
-      const ops::NodeView view(graph, node);
-      const std::optional<ops::CountedLabels> labels = entry->counted_mean(view);
-      if (!labels) return std::nullopt;
-      const std::optional<LabelPositions> positions =
-          label_positions(graph, node.inputs[labels->input], labels->ignore_index);
-      if (!positions) return std::nullopt;
-      found.node = id;
-      found.stated = {.normalizer = wire::LossNormalizer::kCountedPositions,
-                      .label = positions->input,
-                      .ignore_index = labels->ignore_index,
-                      .counted = positions->counted};
-      std::ranges::reverse(found.behind);
-      return found;
+    if (entry->counted_mean != nullptr && read.contains(node.outputs.front())) {
+      const std::optional<ir::Loss> stated = stated_by(graph, node, *entry);
+      if (!stated || (!found.means.empty() && *stated != found.stated)) return std::nullopt;
+      found.means.push_back(id);
+      found.stated = *stated;
+      continue;
     }
-    value = multiple_of(graph, node, *entry);
-    if (!value.valid()) return std::nullopt;
+    const std::vector<ValueId> inputs = summed_by(graph, node, *entry);
+    if (inputs.empty()) return std::nullopt;
     found.behind.push_back(id);
+    for (const ValueId input : inputs) {
+      read.insert(input);
+      nodes.insert(graph.value(input).producer);
+    }
   }
-  return std::nullopt;
+  std::ranges::reverse(found.means);
+  std::ranges::reverse(found.behind);
+  return found;
 }
 
 }  // namespace graphpipe::passes

@@ -11,15 +11,18 @@
 namespace graphpipe::passes {
 
 struct CountedMean {
-  /// Its first output is the mean; with the attribute reduction="sum" it is the sum.
-  ir::NodeId node;
-  /// The nodes from there to the output, in order: views, and factors that do not depend on samples.
+  /// The means, ascending; all over the same positions, as those of a head and of an auxiliary head. The first output
+  /// of each is the mean; with the attribute reduction="sum" it is the sum.
+  std::vector<ir::NodeId> means;
+  /// The nodes from there to the output, ascending: views, sums and differences of means, and factors that do not
+  /// depend on samples.
   std::vector<ir::NodeId> behind;
   ir::Loss stated;
 };
 
-/// The counted mean that a scalar value is a constant multiple of. None if there is no such mean, or if its labels are
-/// not elements of one input, each at its own position in its sample (label_positions.h).
+/// The counted means that a scalar value adds up, each times a constant. None if it is anything else, if its means
+/// count different positions, or if the labels are not elements of one input, each at its own position in its sample
+/// (label_positions.h).
 std::optional<CountedMean> find_counted_mean(const ir::Graph& graph, ir::ValueId value);
 
 }  // namespace graphpipe::passes

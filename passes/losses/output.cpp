@@ -1,6 +1,7 @@
 // output:NAME[,sum]: the loss is a scalar output of the model: a mean over the samples, or with `sum` a sum.
 
 #include <algorithm>
+#include <map>
 
 #include "passes/losses/counted_mean.h"
 #include "passes/losses/loss_def.h"
@@ -19,19 +20,26 @@ Result<ValueId> append_copy(LossBuilder& builder, ir::Node node) {
   return builder.graph().node(id).outputs.front();
 }
 
-/// The sum that the mean over counted labels divides, passed through copies of the nodes behind the mean.
-Result<ValueId> append_sum(LossBuilder& builder, const CountedMean& mean) {
-  ir::Node loss = builder.graph().node(mean.node);
-  ValueId replaced = loss.outputs.front();
-  loss.attributes.set("reduction", std::string("sum"));
-  GP_TRY(ValueId sum, append_copy(builder, std::move(loss)));
+/// The sums that the means over counted labels divide, passed through copies of the nodes behind them to `output`.
+Result<ValueId> append_sum(LossBuilder& builder, const CountedMean& mean, ValueId output) {
+  std::map<ValueId, ValueId> sums;
+  const auto append = [&](ir::Node node) -> Status {
+    const ValueId replaced = node.outputs.front();
+    GP_TRY(sums[replaced], append_copy(builder, std::move(node)));
+    return Ok{};
+  };
+  for (const ir::NodeId id : mean.means) {
+    ir::Node node = builder.graph().node(id);
+    node.attributes.set("reduction", std::string("sum"));
+    GP_TRY_VOID(append(std::move(node)));
+  }
   for (const ir::NodeId id : mean.behind) {
     ir::Node node = builder.graph().node(id);
-    std::ranges::replace(node.inputs, replaced, sum);
-    replaced = node.outputs.front();
-    GP_TRY(sum, append_copy(builder, std::move(node)));
+    for (ValueId& input : node.inputs)
+      if (const auto sum = sums.find(input); sum != sums.end()) input = sum->second;
+    GP_TRY_VOID(append(std::move(node)));
   }
-  return sum;
+  return sums.at(output);
 }
 
 Result<ValueId> as_scalar(LossBuilder& builder, ValueId value) {
@@ -50,7 +58,7 @@ Result<AttachedLoss> attach_output(LossBuilder& builder, ValueId output) {
   if (const std::optional<CountedMean> mean = find_counted_mean(builder.graph(), output)) {
     // A forward-only graph keeps the model's outputs, except this one, which is the loss.
     std::erase_if(builder.graph().outputs(), [&](const ir::Output& of_model) { return of_model.value == output; });
-    GP_TRY(ValueId sum, append_sum(builder, *mean));
+    GP_TRY(ValueId sum, append_sum(builder, *mean, output));
     GP_TRY(sum, as_scalar(builder, sum));
     return AttachedLoss{sum, mean->stated};
   }

@@ -100,8 +100,9 @@ Result<ir::LossSpec> parse_loss(const std::string& flag) {
   if (loss->takes_label) spec.label = ModelText(name_of(parts[1]));
   for (size_t i = names; i < parts.size(); ++i)
     if (!parse_loss_option(*loss, parts[i], spec.options))
-      return bad_loss_text(flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))),
-                           "; a comma within a name is written %2C");
+      return bad_loss_text(
+          flag, text("it does not take ", quoted(ModelText(std::string(parts[i])))),
+          "; a comma within a name is written %2C; a sum of several losses is made in forward, and is output:NAME");
   return spec;
 }
 
