@@ -63,6 +63,8 @@ class PolicySearch {
     if (may_take(needs_.shape))
       return traits_.asks_others ? plan_for_shape(request_, needs_.shape, watch_)
                                  : plan_in_shape(request_, needs_.shape);
+    if (shares_devices(needs_.shape) && has_more_stages_than_devices() && request_.manual == nullptr)
+      return refuse_stages();
     if (needs_.without_flush) return plan_asynchronous(planner_, request_, watch_);
     Result<PlanAnswer> answer = plan(planner_, request_);
     if (!answer && has_more_stages_than_devices()) {
@@ -74,9 +76,28 @@ class PolicySearch {
     return answer;
   }
 
+  static bool shares_devices(ir::StageShape shape) {
+    return shape == ir::StageShape::kLoop || shape == ir::StageShape::kV;
+  }
+
   /// Of which only some shapes have several on a device.
   bool has_more_stages_than_devices() const {
     return request_.stages && *request_.stages > std::ssize(request_.cluster->devices);
+  }
+
+  /// The policy runs several stages on a device, of which this planner or this request does not let it have any.
+  Diagnostic refuse_stages() const {
+    std::string names;
+    for (const PlannerEntry* entry : planners_with(&PlannerTraits::takes_shapes))
+      names += text(names.empty() ? "" : " or ", entry->name);
+    const bool by_planner = !traits_.takes_shapes;
+    return {.code = Code::kUsage,
+            .message = text("--stages ", *request_.stages, " does not fit ", request_.cluster->devices.size(),
+                            " devices, since ",
+                            by_planner ? text("the planner ", planner_, " puts each stage on devices of its own")
+                                       : std::string("stages that share a device have no replicas")),
+            .hint = by_planner ? text("with --planner ", names, " the policy runs several stages on each")
+                               : std::string("leave out --replicas, or ask for as many stages as there are devices")};
   }
 
   /// What one of the policies finds on its own stage graph, the search for a policy finds.

@@ -65,6 +65,21 @@ TEST_CASE("replicas in two directions divide the optimizer's state if they are t
   }
 }
 
+TEST_CASE("more stages than devices, which the policy allows and the planner does not, name the planners that do") {
+  const ir::PlanGraph graph = tests::chain_graph(6);
+  const ir::Cluster cluster = ir::equal_devices(2);
+  PlanRequest request{.graph = &graph, .cluster = &cluster, .stages = 4};
+  request.evaluate = [](const ir::Assignment&) { return 1.0; };
+  for (const ir::StageShape shape : {ir::StageShape::kLoop, ir::StageShape::kV}) {
+    const auto refused = plan_for_policy("sequential", request, {.shape = shape});
+    REQUIRE(!refused.ok());
+    CHECK(to_line(refused.problems().front()) ==
+          "error[usage] --stages 4 does not fit 2 devices, since the planner sequential puts each stage on devices of "
+          "its own; with --planner auto or equal-split the policy runs several stages on each");
+    for (const char* planner : {"auto", "equal-split"}) CHECK(plan_for_policy(planner, request, {.shape = shape}).ok());
+  }
+}
+
 TEST_CASE("no plan is timed twice, however many searches find it") {
   const ir::PlanGraph graph = tests::chain_graph(6);
   const ir::Cluster cluster = ir::equal_devices(3);
