@@ -44,12 +44,18 @@ std::vector<wire::ManifestEntry> write_shards(const std::string& folder, const s
 using Bytes = std::vector<std::byte>;
 
 // What a rank reports to rank 0 once the files of checkpoints are on its disk: for each, "written STEP" and the files
-// as they appear in the record; then, for each, the digests of its copies of parameters.
-constexpr std::string_view kWritten = "written ", kFile = "file ";
+// as they appear in the record, and "failed" where it could not write one more; then, for each, the digests of its
+// copies of parameters.
+constexpr std::string_view kWritten = "written ", kFile = "file ", kFailed = "failed";
+
+// Of the checkpoints that a rank has written, how many it posts: rank 0 may have failed before it heard of the ones
+// before the last.
+constexpr size_t kPosted = 3;
 
 using FilesByStep = std::map<int64_t, std::vector<wire::ManifestEntry>>;
 
 bool read_told(std::string_view line, FilesByStep& told) {
+  if (line == kFailed) return true;
   if (line.starts_with(kFile) && !told.empty())
     return wire::parse_manifest_line(line.substr(kFile.size()), told.rbegin()->second.emplace_back());
   if (!line.starts_with(kWritten)) return false;
@@ -70,10 +76,13 @@ bool read_files(const Bytes& message, FilesByStep& told) {
   return true;
 }
 
-bool tells_of(const Bytes& report, int64_t step) {
+// Whether no later report can tell more of this step.
+bool is_final_for(int64_t step, const Bytes& report) {
   const std::optional<std::vector<Bytes>> parts = parts_of(report, 2);
   FilesByStep told;
-  return parts && read_files(parts->front(), told) && told.contains(step);
+  if (!parts || !read_files(parts->front(), told)) return true;
+  const std::string_view files(reinterpret_cast<const char*>(parts->front().data()), parts->front().size());
+  return told.contains(step) || files.ends_with(text(kFailed, "\n"));
 }
 
 using namespace std::chrono_literals;
@@ -133,16 +142,22 @@ void Checkpointer::take() {
 
 // In the writer's thread.
 void Checkpointer::write(int64_t step) {
-  Bytes report;  // empty where it fails
+  bool failed = true;
+  // Whatever comes of this one, rank 0 may not have heard of those before.
+  const auto post = [&] {
+    if (setup_.post) setup_.post(report_of(posted_, failed));
+  };
   try {
     written_.files = write_shards(unfinished(step), copies_.shards());
     written_.copies = setup_.digest(copies_.shards());
-    report = report_of({{step, written_}});
+    failed = false;
   } catch (...) {
-    if (setup_.post) setup_.post({});
+    post();
     throw;
   }
-  if (setup_.post) setup_.post(report);
+  posted_[step] = written_;
+  if (posted_.size() > kPosted) posted_.erase(posted_.begin());
+  post();
 }
 
 void Checkpointer::note_written() {
@@ -160,7 +175,7 @@ std::vector<std::byte> Checkpointer::tell() {
   return report_of(std::exchange(outbox_, {}));
 }
 
-std::vector<std::byte> Checkpointer::report_of(const std::map<int64_t, Written>& by_step) {
+std::vector<std::byte> Checkpointer::report_of(const std::map<int64_t, Written>& by_step, bool failed) {
   std::string files;
   Bytes copies, message;
   for (const auto& [step, written] : by_step) {
@@ -168,6 +183,7 @@ std::vector<std::byte> Checkpointer::report_of(const std::map<int64_t, Written>&
     for (const wire::ManifestEntry& file : written.files) files += wire::print_manifest_line(file);
     add_part(copies, written.copies);
   }
+  if (failed) files += text(kFailed, "\n");
   const auto bytes = std::as_bytes(std::span(files));
   add_part(message, {bytes.begin(), bytes.end()});
   add_part(message, copies);
@@ -254,7 +270,7 @@ void Checkpointer::take_posted(Clock::time_point deadline) {
     wait_until(deadline, [&] {
       const CheckpointSetup::Posted posted = setup_.posted_by(rank);
       if (posted.report) of_ranks[rank] = *posted.report;
-      return posted.left || (posted.report && (posted.report->empty() || tells_of(*posted.report, taken_)));
+      return posted.left || (posted.report && is_final_for(taken_, *posted.report));
     });
     note_told(of_ranks);
   }
@@ -266,11 +282,12 @@ void Checkpointer::commit_whole() {
   std::erase_if(uncommitted_, [&](const auto& of_step) { return of_step.second.size() < ranks; });
   std::set<int64_t> whole;
   for (const auto& [step, of_ranks] : uncommitted_) whole.insert(step);
-  if (committing_ && ::access(unfinished(committing_->step).c_str(), F_OK) == 0) {
-    // It failed. Where later ones have filled the disk, there is room for its record without them.
+  const bool again = committing_ && ::access(unfinished(committing_->step).c_str(), F_OK) == 0;
+  if (again) whole.insert(committing_->step);
+  // Where those that are not whole have filled the disk, there is room for the records of the others without them.
+  if (!whole.empty()) remove_unfinished(setup_.options.folder, setup_.token, whole);
+  if (again) {
     attempt([&] { committer_.rethrow(); });
-    whole.insert(committing_->step);
-    remove_unfinished(setup_.options.folder, setup_.token, whole);
     setup_.folder->commit(*committing_, setup_.token, setup_.options.keep);
   }
   while (commit_next()) committer_.finish();

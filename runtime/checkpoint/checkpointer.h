@@ -77,7 +77,8 @@ class Checkpointer : public StepObserver {
     Files files;
     std::vector<std::byte> copies;
   };
-  static std::vector<std::byte> report_of(const std::map<int64_t, Written>& by_step);
+  /// `failed`: one more could not be written.
+  static std::vector<std::byte> report_of(const std::map<int64_t, Written>& by_step, bool failed = false);
   bool is_due(const StepFacts& facts) const;
   /// Begins the checkpoint of the step that was trained last.
   void take();
@@ -100,6 +101,7 @@ class Checkpointer : public StepObserver {
   int64_t trained_ = 0, taken_ = 0;    // steps
   int64_t being_written_ = -1;         // the step of the checkpoint that the writer is working on; -1: none
   Written written_;                    // what its job has written
+  std::map<int64_t, Written> posted_;  // the last ones that the writer has written; only its jobs use it
   std::map<int64_t, Written> outbox_;  // not yet reported to rank 0
   std::map<int64_t, std::map<size_t, Written>> uncommitted_;  // on rank 0: by step and rank
   std::optional<wire::CheckpointRecord> committing_;  // on rank 0: what the committer is working on, or failed at
