@@ -60,6 +60,9 @@ Result<std::vector<ReportedPlan>> load_plans(const Options& options) {
   Diagnostics problems;
   for (const std::string& path : options.inputs) {
     Result<Pipeline> pipeline = load_pipeline(path, options.model.trusted_root);
+    // The log that `run --log` wrote, in the place of a plan.
+    if (!pipeline && path.ends_with(".jsonl"))
+      return usage(path, "it is no plan", "pass the log of a run with --measured, beside its plan");
     if (!pipeline) {
       for (const Diagnostic& problem : pipeline.problems()) problems.push_back(problem);
       continue;

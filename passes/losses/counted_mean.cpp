@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ops/op_def.h"
+#include "passes/expression.h"
 #include "passes/losses/label_positions.h"
 
 namespace graphpipe::passes {
@@ -17,7 +18,11 @@ using ir::ValueId;
 using ops::SampleSum;
 
 /// The inputs that depend on the samples, if the node's output is a sum over the samples where these are; else none.
-std::vector<ValueId> summed_by(const Graph& graph, const Node& node, const ops::OpDef& entry) {
+std::vector<ValueId> summed_by(const Graph& graph, const Expressions& expressions, const Node& node,
+                               const ops::OpDef& entry) {
+  // Python's sum() begins with 0: added once per piece, it is still nothing.
+  const auto sum = expressions.with_constant(node.outputs.front(), "Add");
+  if (sum && sum->second == 0 && graph.value(sum->first).batch == ir::BatchKind::kMixed) return {sum->first};
   if (entry.sample_sum == nullptr || node.outputs.size() != 1) return {};
   std::vector<ValueId> varying;
   std::vector<SampleSum> kinds(node.inputs.size(), SampleSum::kNone);
@@ -48,6 +53,7 @@ std::optional<ir::Loss> stated_by(const Graph& graph, const Node& mean, const op
 }  // namespace
 
 std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) {
+  const Expressions expressions(graph);
   CountedMean found;
   // From the last node to the first: a node follows those that it reads.
   std::set<ValueId> read{value};
@@ -65,7 +71,7 @@ std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) 
       found.stated = *stated;
       continue;
     }
-    const std::vector<ValueId> inputs = summed_by(graph, node, *entry);
+    const std::vector<ValueId> inputs = summed_by(graph, expressions, node, *entry);
     if (inputs.empty()) return std::nullopt;
     found.behind.push_back(id);
     for (const ValueId input : inputs) {

@@ -188,6 +188,9 @@ TEST_CASE("several plans are compared, and a log of a run stands beside what was
   CHECK(holds(one, ">this plan, measured</span>"));
   CHECK(ask({"report", first, second, "-o", folder / "x.html", "--measured", folder / "log.jsonl"}).code == 2);
   CHECK(ask({"report", first, "-o", folder / "x.html", "--measured", first}).code == 3);
+  const auto misplaced = ask({"report", first, folder / "log.jsonl", "-o", folder / "x.html"});
+  CHECK(misplaced.code == 2);
+  CHECK(holds(misplaced.err, "pass the log of a run with --measured"));
 }
 
 TEST_CASE("a sweep's table is a page: a picture, what each choice is worth, and every plan, names encoded") {
