@@ -18,11 +18,7 @@ using ir::ValueId;
 using ops::SampleSum;
 
 /// The inputs that depend on the samples, if the node's output is a sum over the samples where these are; else none.
-std::vector<ValueId> summed_by(const Graph& graph, const Expressions& expressions, const Node& node,
-                               const ops::OpDef& entry) {
-  // Python's sum() begins with 0: added once per piece, it is still nothing.
-  const auto sum = expressions.with_constant(node.outputs.front(), "Add");
-  if (sum && sum->second == 0 && graph.value(sum->first).batch == ir::BatchKind::kMixed) return {sum->first};
+std::vector<ValueId> summed_by(const Graph& graph, const Node& node, const ops::OpDef& entry) {
   if (entry.sample_sum == nullptr || node.outputs.size() != 1) return {};
   std::vector<ValueId> varying;
   std::vector<SampleSum> kinds(node.inputs.size(), SampleSum::kNone);
@@ -35,6 +31,12 @@ std::vector<ValueId> summed_by(const Graph& graph, const Expressions& expression
   }
   if (entry.sample_sum(ops::NodeView(graph, node), kinds) != SampleSum::kSum) return {};
   return varying;
+}
+
+/// The input that depends on the samples, if the node adds nothing but 0 to it; else invalid.
+ValueId equal_input(const Graph& graph, const Expressions& expressions, const Node& node) {
+  const auto sum = expressions.with_constant(node.outputs.front(), "Add");
+  return sum && sum->second == 0 && graph.value(sum->first).batch == ir::BatchKind::kMixed ? sum->first : ValueId();
 }
 
 /// What a mean over the labels that count states of N, if they are at known positions of an input.
@@ -71,9 +73,10 @@ std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) 
       found.stated = *stated;
       continue;
     }
-    const std::vector<ValueId> inputs = summed_by(graph, expressions, node, *entry);
+    const ValueId equal = equal_input(graph, expressions, node);
+    const std::vector<ValueId> inputs = equal.valid() ? std::vector{equal} : summed_by(graph, node, *entry);
     if (inputs.empty()) return std::nullopt;
-    found.behind.push_back(id);
+    found.behind.push_back({id, equal});
     for (const ValueId input : inputs) {
       read.insert(input);
       nodes.insert(graph.value(input).producer);

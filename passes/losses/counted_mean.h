@@ -11,12 +11,18 @@
 namespace graphpipe::passes {
 
 struct CountedMean {
+  /// A node between a mean and the output.
+  struct Step {
+    ir::NodeId node;
+    /// The input that its output equals, as where Python's sum() adds the first term to 0; invalid: none.
+    ir::ValueId equal;
+  };
   /// The means, ascending; all over the same positions, as those of a head and of an auxiliary head. The first output
   /// of each is the mean; with the attribute reduction="sum" it is the sum.
   std::vector<ir::NodeId> means;
   /// The nodes from there to the output, ascending: views, sums and differences of means, and factors that do not
   /// depend on samples.
-  std::vector<ir::NodeId> behind;
+  std::vector<Step> behind;
   ir::Loss stated;
 };
 

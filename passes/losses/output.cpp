@@ -33,8 +33,12 @@ Result<ValueId> append_sum(LossBuilder& builder, const CountedMean& mean, ValueI
     node.attributes.set("reduction", std::string("sum"));
     GP_TRY_VOID(append(std::move(node)));
   }
-  for (const ir::NodeId id : mean.behind) {
-    ir::Node node = builder.graph().node(id);
+  for (const CountedMean::Step& step : mean.behind) {
+    ir::Node node = builder.graph().node(step.node);
+    if (step.equal.valid()) {  // a sum plus 0 is one, though its rule would count the 0 once per piece
+      sums[node.outputs.front()] = sums.at(step.equal);
+      continue;
+    }
     for (ValueId& input : node.inputs)
       if (const auto sum = sums.find(input); sum != sums.end()) input = sum->second;
     GP_TRY_VOID(append(std::move(node)));
