@@ -152,10 +152,22 @@ Work gradient_work(const NodeView& node, Samples samples, double (*flops)(const 
 Work max_pool_gradient_work(const NodeView& node, Samples samples) {
   return gradient_work(node, samples, [](const PoolForm&) { return 1.0; });
 }
-/// The gradient is divided by the number of counted cells.
+/// The constant kernel of each channel (runtime/kernels/average_pool.h).
+double constant_kernel_bytes(const PoolForm& form) {
+  return sizeof(float) * static_cast<double>(form.shape[1].factor) * window_cells(form);
+}
+Work average_pool_work(const NodeView& node, Samples samples) {
+  Work work = pool_work(node, samples);
+  work.scratch += constant_kernel_bytes(pool_form(node, node.input(0).type.shape).value());
+  return work;
+}
+/// The gradient is divided by the number of counted cells, unless that is the same everywhere.
 Work average_gradient_work(const NodeView& node, Samples samples) {
+  const PoolForm form = pool_form(node, node.attributes().get_shape("shape")).value();
   Work work = gradient_work(node, samples, window_cells);
-  if (work.scratch > 0) work.scratch += bytes_of(node.input(0), samples);
+  work.scratch += constant_kernel_bytes(form);
+  const bool has_pads = std::ranges::any_of(form.begin, [](int64_t pad) { return pad != 0; });
+  if (form.is_written_out || (has_pads && !form.counts_pads)) work.scratch += bytes_of(node.input(0), samples);
   return work;
 }
 
@@ -242,12 +254,19 @@ std::string cell_counts(const PoolCall& call, const std::string& like) {
   return call.is_line ? counts + ".squeeze(1)" : counts;
 }
 
+// Of lines and planes the runtime's own function.
+constexpr std::string_view kAveragePool = "runtime/kernels/average_pool.h";
+
 void emit_average_pool(Emitter& emitter) {
   const PoolCall call{emitter, pool_form(emitter.node(), emitter.node().input(0).type.shape).value()};
-  const std::string function = text("avg_pool", call.suffix());
-  std::string result = call.line(text("at::", function, "(", call.x(emitter.in(0), "0.0"), average_arguments(call)));
-  if (call.form.is_written_out) result += text(".div_(", cell_counts(call, emitter.in(0)), ")");
-  emitter.assign(0, result, call.header(function));
+  const bool is_volume = call.form.sizes.size() == 3;
+  const std::string_view function = is_volume ? "at::avg_pool3d(" : "graphpipe::runtime::average_pool_2d(";
+  std::string result = call.line(text(function, call.x(emitter.in(0), "0.0"), average_arguments(call)));
+  if (call.form.is_written_out) {
+    result += text(".div_(", cell_counts(call, emitter.in(0)), ")");
+    emitter.include(text("ATen/ops/avg_pool", call.suffix(), ".h"));
+  }
+  emitter.assign(0, result, is_volume ? call.header("avg_pool3d") : kAveragePool);
 }
 
 Status average_pool_gradient(GradientBuilder& builder) {
@@ -259,16 +278,18 @@ Status average_pool_gradient(GradientBuilder& builder) {
 
 void emit_average_pool_gradient(Emitter& emitter) {
   const PoolCall call{emitter, pool_form(emitter.node(), emitter.node().attributes().get_shape("shape")).value()};
-  const std::string function = text("avg_pool", call.suffix(), "_backward");
+  const bool is_volume = call.form.sizes.size() == 3;
+  const std::string_view function =
+      is_volume ? "at::avg_pool3d_backward(" : "graphpipe::runtime::average_pool_2d_gradient(";
   std::string gradient = emitter.in(0);
   if (call.form.is_written_out) {
     gradient += text(".div(", cell_counts(call, emitter.in(0)), ")");
     emitter.include(text("ATen/ops/avg_pool", call.suffix(), ".h"));
   }
-  emitter.assign(0,
-                 call.x_gradient(text("at::", function, "(", call.plane(gradient), ", ", call.x_shape(emitter.in(0)),
-                                      average_arguments(call))),
-                 call.header(function));
+  emitter.assign(
+      0,
+      call.x_gradient(text(function, call.plane(gradient), ", ", call.x_shape(emitter.in(0)), average_arguments(call))),
+      is_volume ? call.header("avg_pool3d_backward") : kAveragePool);
 }
 
 // --- GlobalAveragePool: the mean over the spatial axes, which stay as ones ---
@@ -386,7 +407,7 @@ std::vector<OpDef> average_pool_rows() {
   return {{.name = "AveragePool",
            .keeps_float32 = is_pool_of_volumes,
            .infer = infer_average_pool,
-           .work = pool_work,
+           .work = average_pool_work,
            .gradient = average_pool_gradient,
            .emit = emit_average_pool,
            .owns_outputs = always,

@@ -11,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/kernels/average_pool.h"
 #include "runtime/kernels/depthwise_convolution.h"
 #include "runtime/kernels/depthwise_planes.h"
 #include "tests/ops_run/drawn.h"
@@ -171,6 +172,31 @@ TEST_CASE("depthwise convolutions of lines are those of planes of one line") {
   CHECK(at::allclose(sum, of_w, 1e-5, 1e-4));
   add_depthwise_convolution_weight_gradient(sum, gradient, x, w, geometry);
   CHECK(at::allclose(sum, 2 * of_w, 1e-5, 1e-4));
+}
+
+TEST_CASE("averages over windows and their gradients are LibTorch's to rounding") {
+  const c10::InferenceMode no_autograd;
+  const std::optional<int64_t> counts, three = 3;
+  for (const DepthwiseCase& c : {DepthwiseCase{2, 3, {9, 8}, {3, 3}, {1, 1}, {1, 1}, {}},
+                                 {2, 3, {9, 8}, {3, 2}, {2, 2}, {1, 1}, {}},
+                                 {1, 2, {7, 12}, {2, 2}, {2, 2}, {0, 0}, {}},
+                                 {2, 2, {1, 30}, {1, 3}, {1, 2}, {0, 1}, {}}})
+    for (const bool counts_pads : {false, true})
+      for (const bool rounds_up : {false, true})
+        for (const std::optional<int64_t>& divisor : {counts, three}) {
+          CAPTURE(c.size[0]);
+          CAPTURE(counts_pads);
+          const at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+          const at::Tensor expected = at::avg_pool2d(x, c.kernel, c.strides, c.pads, rounds_up, counts_pads, divisor);
+          const at::Tensor gradient = drawn(expected.sizes(), 2);
+          CHECK(relative_difference(average_pool_2d(x, c.kernel, c.strides, c.pads, rounds_up, counts_pads, divisor),
+                                    expected.to(at::kDouble)) < 1e-6);
+          const at::Tensor of_x =
+              at::avg_pool2d_backward(gradient, x, c.kernel, c.strides, c.pads, rounds_up, counts_pads, divisor);
+          CHECK(relative_difference(
+                    average_pool_2d_gradient(gradient, x, c.kernel, c.strides, c.pads, rounds_up, counts_pads, divisor),
+                    of_x.to(at::kDouble)) < 1e-6);
+        }
 }
 
 TEST_CASE("kernels and lines that fit no thread's memory, and absurd sizes, are left to LibTorch") {
