@@ -14,6 +14,7 @@
 #include "ops/joined_rows.h"
 #include "ops/norm_helpers.h"
 #include "ops/spatial.h"
+#include "wire/depthwise.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -156,16 +157,21 @@ Work max_pool_gradient_work(const NodeView& node, Samples samples) {
 double constant_kernel_bytes(const PoolForm& form) {
   return sizeof(float) * static_cast<double>(form.shape[1].factor) * window_cells(form);
 }
-Work average_pool_work(const NodeView& node, Samples samples) {
-  Work work = pool_work(node, samples);
-  work.scratch += constant_kernel_bytes(pool_form(node, node.input(0).type.shape).value());
+/// As a depthwise convolution is priced, of planes of `x`.
+Work as_depthwise(Work work, const PoolForm& form, Samples samples) {
+  work.kernel = Kernel::kDepthwise;
+  work.flops = 2 * work.flops + wire::kFlopsOfDepthwisePlane * static_cast<double>(form.shape[0].at(samples)) *
+                                    static_cast<double>(form.shape[1].factor);
+  work.scratch += constant_kernel_bytes(form);
   return work;
+}
+Work average_pool_work(const NodeView& node, Samples samples) {
+  return as_depthwise(pool_work(node, samples), pool_form(node, node.input(0).type.shape).value(), samples);
 }
 /// The gradient is divided by the number of counted cells, unless that is the same everywhere.
 Work average_gradient_work(const NodeView& node, Samples samples) {
   const PoolForm form = pool_form(node, node.attributes().get_shape("shape")).value();
-  Work work = gradient_work(node, samples, window_cells);
-  work.scratch += constant_kernel_bytes(form);
+  Work work = as_depthwise(gradient_work(node, samples, window_cells), form, samples);
   const bool has_pads = std::ranges::any_of(form.begin, [](int64_t pad) { return pad != 0; });
   if (form.is_written_out || (has_pads && !form.counts_pads)) work.scratch += bytes_of(node.input(0), samples);
   return work;
