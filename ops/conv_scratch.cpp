@@ -95,11 +95,19 @@ wire::WindowShape window_shape(const ConvForm& form, const ConvOperands& operand
   return shape;
 }
 
-/// Of planes in one group, for which the runtime chooses the algorithm.
-std::optional<wire::WindowShape> plane_shape(const NodeView& node, const ConvOperands& operands, Samples samples) {
+/// Of planes in one group and this type, for which the runtime chooses the algorithm.
+std::optional<wire::WindowShape> plane_shape(const NodeView& node, const ConvOperands& operands, Samples samples,
+                                             ir::DType type = ir::DType::kFloat32) {
   const Result<ConvForm> form = conv_form(node, operands.x.type.shape, operands.weight.type.shape);
-  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != ir::DType::kFloat32) return std::nullopt;
+  if (!form.ok() || !is_plane(node, *form) || operands.y.type.dtype != type) return std::nullopt;
   return window_shape(*form, operands, samples);
+}
+
+/// Whether the runtime multiplies copies of the gradient and the activations.
+bool multiplies_bfloats(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  if (&operands.made != &operands.weight) return false;
+  const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples, ir::DType::kBFloat16);
+  return shape && wire::multiplies_bfloat_weights(*shape);
 }
 
 /// Whether the runtime computes it channel by channel, in what its threads keep.
@@ -140,6 +148,7 @@ double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const
 double direct_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   if (const std::optional<double> products = product_scratch(node, operands, samples)) return *products;
   if (goes_by_channels(node, operands, samples)) return 0;
+  if (multiplies_bfloats(node, operands, samples)) return bytes_of(operands.x, samples) + bytes_of(operands.y, samples);
   if (&operands.made == &operands.weight) {
     const ir::Value &many = is_transposed(node) ? operands.x : operands.y,
                     &few = is_transposed(node) ? operands.y : operands.x;

@@ -4,6 +4,7 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
 #include "runtime/kernels/kernel_choice.h"
@@ -194,11 +195,22 @@ at::Tensor input_direct(const at::Tensor& gradient, const at::Tensor& x, const a
   return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
 }
 
+/// The gradient of pointwise weights as one product over all samples.
+at::Tensor weight_product_of_bfloats(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight) {
+  const auto by_channels = [](const at::Tensor& planes) {
+    return planes.transpose(0, 1).reshape({planes.size(1), -1});
+  };
+  return at::mm(by_channels(gradient), by_channels(x).t()).view(weight.sizes());
+}
+
 void add_weight_direct(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                        const WindowShape& shape, const ConvolutionGeometry& geometry) {
   if (by_products(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
     return add_weight_products(sum, gradient, x, shape);
-  const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
+  const bool are_bfloats = x.is_cpu() && x.scalar_type() == at::kBFloat16 && gradient.scalar_type() == at::kBFloat16;
+  const at::Tensor share = are_bfloats && wire::multiplies_bfloat_weights(shape)
+                               ? weight_product_of_bfloats(gradient, x, weight)
+                               : std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
   if (sum.defined()) sum.add_(share);
   else sum = share.contiguous();
 }
