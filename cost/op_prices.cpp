@@ -57,7 +57,9 @@ ir::Device slowest_device(const ir::Cluster& cluster) {
                                        std::pair(&ir::Device::convolution, ops::Kernel::kConvolution),
                                        std::pair(&ir::Device::functions, ops::Kernel::kFunction),
                                        std::pair(&ir::Device::attention, ops::Kernel::kAttention)})
-      slowest.*rate = std::min(flops_per_second(slowest, kernel), flops_per_second(device, kernel));
+      // Where no device has a rate, the slowest has none: that of depthwise ones says that traffic is added.
+      if ((slowest.*rate).count > 0 || (device.*rate).count > 0)
+        slowest.*rate = std::min(flops_per_second(slowest, kernel), flops_per_second(device, kernel));
     slowest.compute = std::min(slowest.compute, device.compute);
     if (slowest.weight_bandwidth.count > 0 || device.weight_bandwidth.count > 0)
       slowest.weight_bandwidth = std::min(weight_bandwidth(slowest), weight_bandwidth(device));

@@ -4,7 +4,8 @@
 // Analytic cost of one operator: launch overhead + max(flops / rate, bytes moved / memory bandwidth), a roofline with
 // the constants of the slowest device of the cluster, and of each kind of device if they differ. Where weights have a
 // bandwidth of their own, and a model more of them than caches hold, their bytes / bandwidth are added: no kernel of a
-// CPU hides them behind its arithmetic. Nor do those of convolutions hide what they move. It is evaluated at 1, 2, 4, ... samples and at the batch, and interpolated in between. A measured profile replaces it if given, for all
+// CPU hides them behind its arithmetic. Nor do its kernels of convolutions hide what they move. It is evaluated at 1,
+// 2, 4, ... samples and at the batch, and interpolated in between. A measured profile replaces it if given, for all
 // devices alike.
 
 #include "cost/sample_scopes.h"

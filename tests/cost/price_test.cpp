@@ -136,13 +136,14 @@ n1  %3 = Softmax(%2) {axis = -1} : f32[B,8,6,6] from "softmax"
 out model "logits" %3
 )";
   const ir::Graph graph = trained(kNet);
+  // Slow, as Approx takes numbers for equal that differ by 1e-5.
   ir::Cluster known = ir::equal_devices(2);
   for (ir::Device& device : known.devices) {
-    device.compute = FlopsPerSecond(1e15), device.memory_bandwidth = BytesPerSecond(1e9);
-    device.depthwise = FlopsPerSecond(4e8), device.functions = FlopsPerSecond(2e8);
+    device.compute = FlopsPerSecond(1e15), device.memory_bandwidth = BytesPerSecond(1e6);
+    device.depthwise = FlopsPerSecond(4e5), device.functions = FlopsPerSecond(2e5);
   }
   // The slowest of all devices counts.
-  known.devices[ir::DeviceId(0u)].functions = FlopsPerSecond(1e8);
+  known.devices[ir::DeviceId(0u)].functions = FlopsPerSecond(1e5);
   const auto forward = [&](const ir::Cluster& cluster, const char* node) {
     const auto plan = price(graph, cluster, {.batch = Samples(4)});
     REQUIRE(plan.ok());
@@ -151,13 +152,23 @@ out model "logits" %3
   constexpr double kElements = 4 * 8 * 36, kOverhead = 1e-6, kWeights = 8 * 9;
   const double depthwise = 2 * 9 * kElements + wire::kFlopsOfDepthwisePlane * 4 * 8;
   CHECK(forward(known, "depthwise") ==
-        doctest::Approx(kOverhead + depthwise / 4e8 + 4 * (2 * kElements + kWeights) / 1e9));
-  CHECK(forward(known, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e8));
-  // Without these rates all is a roofline of products and traffic.
+        doctest::Approx(kOverhead + depthwise / 4e5 + 4 * (2 * kElements + kWeights) / 1e6));
+  CHECK(forward(known, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e5));
+  // Without these rates all is a roofline of products and traffic, of which here the arithmetic decides.
   ir::Cluster unknown = known;
-  for (ir::Device& device : unknown.devices) device.depthwise.count = device.functions.count = 0;
-  CHECK(forward(unknown, "depthwise") == doctest::Approx(kOverhead + 4 * (2 * kElements + kWeights) / 1e9));
-  CHECK(forward(unknown, "softmax") == doctest::Approx(kOverhead + 4 * 2 * kElements / 1e9));
+  for (ir::Device& device : unknown.devices) {
+    device.depthwise.count = device.functions.count = 0;
+    device.compute = FlopsPerSecond(1e6);
+  }
+  CHECK(forward(unknown, "depthwise") == doctest::Approx(kOverhead + depthwise / 1e6));
+  CHECK(forward(unknown, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e6));
+  // A device without them, beside one that has them, has those of its products.
+  ir::Cluster mixed = known;
+  mixed.devices[ir::DeviceId(1u)].depthwise.count = mixed.devices[ir::DeviceId(1u)].functions.count = 0;
+  mixed.devices[ir::DeviceId(1u)].compute = FlopsPerSecond(1e4);
+  CHECK(forward(mixed, "depthwise") ==
+        doctest::Approx(kOverhead + depthwise / 1e4 + 4 * (2 * kElements + kWeights) / 1e6));
+  CHECK(forward(mixed, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e4));
 }
 
 TEST_CASE("weights have the passes of their optimizer, and matrices its products") {
