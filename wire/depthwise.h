@@ -24,7 +24,7 @@ inline constexpr int64_t kMaxDepthwiseFloats = 1 << 15;
 inline constexpr int64_t kMaxDepthwiseKernel = 256;
 /// And products of the strides.
 inline constexpr int64_t kMaxDepthwisePhases = 64;
-/// Sums of an element's gradient, in the lanes of a vector; what loops read and write past the end of a copy.
+/// Sums of an element's gradient at most, in the lanes of a vector; what loops read and write past the end of a copy.
 inline constexpr int64_t kDepthwiseLanes = 16, kDepthwiseSlack = kDepthwiseLanes;
 
 /// Where an element of the kernel reads along one axis.

@@ -1,8 +1,8 @@
 #pragma once
 // Depthwise convolutions and their two gradients, with loops of our own: planes [N, C, H, W], weights [C, h, w],
 // results [N, C, places down, places right]. Elements are float, or the bits of bfloat16, computed with in float32.
-// Each element of a result is one sum in the order of the kernel's elements, whatever the processor's vectors and the
-// number of threads; a weight's gradient is sixteen sums, of places that lie sixteen apart.
+// The number of threads changes no bit. Each element of a result, or of a plane's gradient, is a sum of the kernel's
+// columns, however wide the processor's vectors are; a weight's gradient is as many sums as a vector has floats.
 
 #include <cstdint>
 
