@@ -89,7 +89,8 @@ inline bool fits_depthwise(const WindowShape& shape) {
     if (size > kLargest) return false;
   if (shape.windows() < 1 || shape.channels < 1 || shape.kernel() > kMaxDepthwiseKernel) return false;
   const DepthwiseLayout layout = depthwise_layout(shape);
-  const int64_t lines = layout.lines_of_block(layout.down.length());
+  // Blocks of places may have more lines than those of phases, where their even sizes differ.
+  const int64_t lines = std::max(layout.lines_of_block(shape.places_down), layout.lines_of_block(layout.down.length()));
   return layout.phases() <= kMaxDepthwisePhases && layout.first_float() <= kLargest &&
          layout.floats(lines) <= kMaxDepthwiseFloats && layout.all_mask_floats() <= kMaxDepthwiseFloats;
 }

@@ -199,6 +199,23 @@ TEST_CASE("averages over windows and their gradients are LibTorch's to rounding"
         }
 }
 
+TEST_CASE("the blocks of all passes that the loops take fit into a thread's memory") {
+  int64_t taken = 0;
+  for (const int64_t kernel : {3, 7, 11})
+    for (const int64_t stride : {1, 2, 3, 5})
+      for (int64_t dilation = 1; dilation <= 24; ++dilation)
+        for (int64_t size = (kernel - 1) * dilation + 1; size <= 300; ++size) {
+          const Pair strides = {stride, stride}, dilations = {dilation, dilation};
+          const wire::WindowShape shape = shape_of({1, 1, {size, size}, {kernel, kernel}, strides, {0, 0}, dilations});
+          if (!wire::fits_depthwise(shape)) continue;
+          ++taken;
+          const wire::DepthwiseLayout layout = wire::depthwise_layout(shape);
+          for (const int64_t lines : {shape.places_down, layout.down.length()})
+            REQUIRE(layout.floats(layout.lines_of_block(lines)) <= wire::kMaxDepthwiseFloats);
+        }
+  CHECK(taken > 1000);
+}
+
 TEST_CASE("kernels and lines that fit no thread's memory, and absurd sizes, are left to LibTorch") {
   const wire::WindowShape fits = shape_of({1, 1, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   REQUIRE(wire::fits_depthwise(fits));
