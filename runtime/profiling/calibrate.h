@@ -1,6 +1,6 @@
 #pragma once
-// The calibration program, graphpipe-calibrate: what this machine can do per second, without a model. It takes about a
-// second and provides the numbers for `--devices N` if no cluster is given.
+// The calibration program, graphpipe-calibrate: what this machine can do per second, without a model. It takes about three
+// seconds and provides the numbers for `--devices N` if no cluster is given.
 //
 // All processes measure their operators at the same time, so that the numbers are those of a busy machine. The fastest
 // of several rounds counts: other load on the machine must not end up in a cached calibration.
