@@ -33,10 +33,13 @@ std::vector<ValueId> summed_by(const Graph& graph, const Node& node, const ops::
   return varying;
 }
 
-/// The input that depends on the samples, if the node adds nothing but 0 to it; else invalid.
+/// The input that depends on the samples, if the node adds nothing but 0 to it; else invalid. Several zeros would
+/// repeat it.
 ValueId equal_input(const Graph& graph, const Expressions& expressions, const Node& node) {
-  const auto sum = expressions.with_constant(node.outputs.front(), "Add");
-  return sum && sum->second == 0 && graph.value(sum->first).batch == ir::BatchKind::kMixed ? sum->first : ValueId();
+  const ValueId output = node.outputs.front();
+  const auto sum = expressions.with_constant(output, "Add");
+  if (!sum || sum->second != 0 || graph.value(sum->first).batch != ir::BatchKind::kMixed) return {};
+  return graph.value(sum->first).type == graph.value(output).type ? sum->first : ValueId();
 }
 
 /// What a mean over the labels that count states of N, if they are at known positions of an input.
