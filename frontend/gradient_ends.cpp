@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "frontend/exported_call.h"
+#include "frontend/merged_readers.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -34,6 +35,13 @@ std::set<std::string> reached_by_gradients(const GraphBody& body) {
     reached.insert(node->inputs.begin(), node->inputs.end());
   }
   return reached;
+}
+
+bool may_have_no_gradient(const GraphBody& body, const std::string& value, std::string_view call) {
+  return reached_by_gradients(body).contains(value) && std::ranges::any_of(body.nodes, [&](const OnnxNode& node) {
+           return std::ranges::find(node.inputs, value) != node.inputs.end() &&
+                  line_of(node.code).find(call) == std::string_view::npos;
+         });
 }
 
 }  // namespace graphpipe::frontend

@@ -7,17 +7,16 @@
 
 #include "frontend/call_operands.h"
 #include "frontend/exported_call.h"
+#include "frontend/merged_readers.h"
 #include "support/text.h"
 
 namespace graphpipe::frontend {
 namespace {
 
-/// "x = x + self.g[i] * y" of the place and the line.
-std::string_view line_of(std::string_view code) {
-  const size_t end = code.find('\n');
-  if (end == code.npos) return {};
-  const size_t begin = code.find_first_not_of(" \t\n", end);
-  return begin == code.npos ? std::string_view() : code.substr(begin);
+/// "x = x + self.g[i] * y"
+std::string_view without_indent(std::string_view line) {
+  const size_t begin = line.find_first_not_of(" \t\n");
+  return begin == line.npos ? std::string_view() : line.substr(begin);
 }
 
 /// The parameters by what a line of code calls them: "gains.0", and "gains" for the first one of that list.
@@ -80,7 +79,7 @@ std::optional<LeftOut> left_out_in_code(const GraphBody& body, const ExportSigna
            !is_constant_maker(value) && !is_one_of_several(value);
   };
   for (const OnnxNode& node : body.nodes) {
-    const std::string_view line = line_of(node.code);
+    const std::string_view line = without_indent(line_of(node.code));
     if (line.empty() || line.find(" if ") != line.npos) continue;
     const std::string* const named = parameter_in(line, node.module, members);
     if (named == nullptr) continue;

@@ -70,9 +70,10 @@ void warn_of_elsewhere(const std::vector<std::string>& names, Diagnostics& notes
   notes.push_back({.code = Code::kLostByExport,
                    .severity = Severity::kWarning,
                    .origin = ModelText(names.front()),
-                   .message = "the exporter's optimiser has computed these sums of squares beforehand, and not on the "
-                              "line that reads them: their gradient trains the parameter, as if the module did not "
-                              "compute them under torch.no_grad()",
+                   .message =
+                       "the exporter's optimiser has computed this of a parameter beforehand, and the module does not "
+                       "on the line that reads it: its gradient trains the parameter, as if the module did not "
+                       "compute it under torch.no_grad()",
                    .hint = text("nothing where it does not; else ", kExportRecipe, ", or with graphpipe.export")});
 }
 

@@ -82,7 +82,7 @@ class Recomputer {
     else add_difference(tensor, *parameter);
     gone_.insert(tensor.name);
     restored_.recomputed.push_back(tensor.name);
-    if (computation->kind == Computation::Kind::kSumOfSquares && is_computed_elsewhere(tensor.name))
+    if (computation->kind == Computation::Kind::kSumOfSquares && may_have_no_gradient(body_, tensor.name, "sum("))
       restored_.recomputed_elsewhere.push_back(tensor.name);
   }
 
@@ -105,15 +105,6 @@ class Recomputer {
     return reading && reading->merged.empty() && std::ranges::none_of(body_.nodes, [&](const OnnxNode& node) {
              return node.code.find("detach") != node.code.npos &&
                     std::ranges::find(node.inputs, tensor.name) != node.inputs.end();
-           });
-  }
-
-  /// Whether a line reads it that does not add it up, and gradients would reach it there.
-  bool is_computed_elsewhere(const std::string& sums) const {
-    const std::set<std::string> reached = reached_by_gradients(body_);
-    return reached.contains(sums) && std::ranges::any_of(body_.nodes, [&](const OnnxNode& node) {
-             return std::ranges::find(node.inputs, sums) != node.inputs.end() &&
-                    line_of(node.code).find("sum(") == std::string_view::npos;
            });
   }
 

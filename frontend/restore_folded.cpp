@@ -13,6 +13,7 @@
 #include "frontend/features.h"
 #include "frontend/folded_tensor.h"
 #include "frontend/folding_note.h"
+#include "frontend/gradient_ends.h"
 #include "frontend/looked_up_rows.h"
 #include "frontend/lost_by_export.h"
 #include "frontend/merged_readers.h"
@@ -36,6 +37,10 @@ int64_t elements_in(const Extents& dims) {
 bool is_exponential(FoldedValues values) {
   return values == FoldedValues::kExponential || values == FoldedValues::kNegatedExponential;
 }
+
+bool is_gate(FoldedValues values) { return values == FoldedValues::kSigmoid || values == FoldedValues::kTanh; }
+
+std::string_view call_of_gate(FoldedValues values) { return values == FoldedValues::kTanh ? "tanh(" : "sigmoid("; }
 
 /// Whether numbers are equal, up to what an exponential and its logarithm, or an addition, round.
 bool are_close(int onnx_type, const std::string& one, const std::string& other) {
@@ -93,6 +98,8 @@ class FoldedRestorer {
     const std::optional<Tensor> part = part_of(tensor, *folded);
     const std::optional<Extents> dims = part ? parameter_for(*part, *folded) : std::nullopt;
     if (!dims) return;
+    if (is_gate(folded->values) && may_have_no_gradient(body_, tensor.name, call_of_gate(folded->values)))
+      restored_.recomputed_elsewhere.push_back(tensor.name);
     if (may_be_one_number(*part, *folded)) restored_.taken_for_tokens.push_back(folded->parameter);
     std::vector<FoldedTensor> others(reading->merged.size(), *folded);
     for (size_t i = 0; i < others.size(); ++i) {

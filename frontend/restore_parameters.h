@@ -53,7 +53,8 @@ struct Restoration {
   std::vector<std::string> taken_for_tokens;
   /// Values that are computed again from a parameter which the file has.
   std::vector<std::string> recomputed;
-  /// Of these what the module computes on another line than that which reads it, perhaps without gradients.
+  /// Sums of squares, and gates, that the module computes on another line than that which reads them, perhaps without
+  /// gradients.
   std::vector<std::string> recomputed_elsewhere;
   bool has_changed() const {
     return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty() || !recomputed.empty();

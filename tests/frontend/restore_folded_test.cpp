@@ -88,6 +88,20 @@ TEST_CASE("a product with a folded transpose trains the parameter, of which the 
   CHECK(is_refused(product(both, {0, 3, 1, 4, 2, 6})));  // it was not computed from that
 }
 
+TEST_CASE("gates that another line reads than computes may have no gradient: a warning says so") {
+  const auto is_warned = [](const std::string& line) {
+    const auto imported = import_noted(
+        exported_model("g (float[N,3] x, float[] tanh) => (float[N,3] y) { y = Mul(x, tanh) }",
+                       {{"y", taken_by("mul.Tensor", "%x, %tanh")}}, {"w"}),
+        {{{"tanh", "['w']"}}, {{"tanh", {0.5F}}}, {{"y", {"", "\"model.py\", line 4, in forward\n    " + line}}}});
+    REQUIRE(imported.ok());
+    return reports(imported->notes, Code::kLostByExport, "warning[lost-by-export] 'tanh'");
+  };
+  CHECK(is_warned("return x * gate"));
+  CHECK_FALSE(is_warned("return x * self.w.tanh()"));
+  CHECK_FALSE(is_warned("return x * torch.tanh(self.w)"));
+}
+
 TEST_CASE("axes go where it does not matter which, and exponentials and negatives are taken back") {
   const auto one = scaled_by("unsqueeze_1", "[2,1]", "['val_2', 'w']", {1, 2});
   CHECK(trained(one) == std::set<std::string>{"w"});
