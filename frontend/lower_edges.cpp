@@ -147,8 +147,7 @@ Result<bool> lower_xlogy(NodeContext& context, ValueId is_zero, ValueId with_nan
   const ValueId x = product->inputs[0], y = logarithm->inputs[0];
   GP_TRY(const ValueId zero, context.scalar(0, context.type(2).dtype));
   GP_TRY(const ValueId one, context.scalar(1, context.type(2).dtype));
-  GP_TRY(const ValueId is_above, context.emit_one("Greater", {y, zero}));
-  GP_TRY(const ValueId is_not_above, context.emit_one("Not", {is_above}));
+  GP_TRY(const ValueId is_not_above, context.emit_one("LessOrEqual", {y, zero}));  // not of NaN, which stays
   GP_TRY(const ValueId is_infinite, context.emit_one("IsInf", {y}));
   GP_TRY(const ValueId has_none, context.emit_one("Or", {is_not_above, is_infinite}));
   GP_TRY(const ValueId is_cut, context.emit_one("And", {is_zero, has_none}));
