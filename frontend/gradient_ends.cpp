@@ -38,10 +38,13 @@ std::set<std::string> reached_by_gradients(const GraphBody& body) {
 }
 
 bool may_have_no_gradient(const GraphBody& body, const std::string& value, std::string_view call) {
-  return reached_by_gradients(body).contains(value) && std::ranges::any_of(body.nodes, [&](const OnnxNode& node) {
-           return std::ranges::find(node.inputs, value) != node.inputs.end() &&
-                  line_of(node.code).find(call) == std::string_view::npos;
-         });
+  // What gradients reach is found anew, so last.
+  return std::ranges::any_of(body.nodes,
+                             [&](const OnnxNode& node) {
+                               return std::ranges::find(node.inputs, value) != node.inputs.end() &&
+                                      line_of(node.code).find(call) == std::string_view::npos;
+                             }) &&
+         reached_by_gradients(body).contains(value);
 }
 
 }  // namespace graphpipe::frontend

@@ -9,7 +9,7 @@
 
 namespace graphpipe::frontend {
 
-/// Whether no gradient passes the node, whatever reads it: comparisons, places, rounding, whole numbers, and what is
+/// Whether no gradient passes the node, whatever reads it: comparisons, places, rounding, casts to integers, and what is
 /// detached.
 bool ends_gradients(const OnnxNode& node);
 

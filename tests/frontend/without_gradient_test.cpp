@@ -41,7 +41,7 @@ TEST_CASE("what a part without gradients computes of parameters is refused where
   CHECK(is_refused(as_result));
 }
 
-TEST_CASE("what is computed of frozen parameters, detached or made whole numbers trains in no case") {
+TEST_CASE("what is computed of frozen parameters, detached or cast to integers trains in no case") {
   CHECK(import_target(generated(kNamed), "w freeze\n").ok());
   CHECK(import_target(generated(kNamed), "", "a = ArgMax<axis = 1>(t) c = Cast<to = 1>(a) y = Sub(s, c)").ok());
   CHECK(import_target(generated(kNamed), "", "f = Floor(t) y = Sub(s, f)").ok());

@@ -140,6 +140,24 @@ TEST_CASE("convolutions of planes and both their gradients are those in float64,
     }
 }
 
+TEST_CASE("weight gradients of pointwise convolutions in bfloat16 are those in float64, of few places and of many") {
+  const c10::InferenceMode no_autograd;
+  constexpr Pair kOnes = {1, 1}, kNone = {0, 0};
+  for (const int64_t size : {3, 8, 9}) {
+    CAPTURE(size);
+    const at::Tensor x = drawn({3, 20, size, size}, 1).to(at::kBFloat16), w = at::empty({24, 20, 1, 1}, at::kBFloat16);
+    const at::Tensor gradient = drawn({3, 24, size, size}, 2).to(at::kBFloat16);
+    const at::Tensor expected =
+        std::get<1>(at::convolution_backward(gradient.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble),
+                                             std::nullopt, kOnes, kNone, kOnes, false, kNone, 1, {false, true, false}));
+    at::Tensor sum = convolution_weight_gradient(gradient, x, w, {kOnes, kNone, kOnes});
+    CHECK((sum.scalar_type() == at::kBFloat16));
+    CHECK(relative_difference(sum, expected) < 1e-2);
+    add_convolution_weight_gradient(sum, gradient, x, w, {kOnes, kNone, kOnes});
+    CHECK(relative_difference(sum, expected * 2) < 1e-2);
+  }
+}
+
 TEST_CASE("the number of threads changes no bit of a convolution by own loops") {
   if (!has_winograd()) return;
   const c10::InferenceMode no_autograd;

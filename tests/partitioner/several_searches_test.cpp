@@ -102,15 +102,19 @@ TEST_CASE("searches that follow each other share the time limit: the later ones 
 
 TEST_CASE(
     "where stages may differ in their micro-batches, plans of equal ones are timed beside those that look better") {
-  const ir::PlanGraph graph = tests::random_sp_graph(1, 8, Samples(16));
+  // A slow link, so that plans whose sizes differ look better than all plans of one size.
   ir::Cluster cluster = ir::equal_devices(4);
-  cluster.levels = {{.group = 4, .latency = Seconds(0.125), .bandwidth = BytesPerSecond(4)}};
-  PlanRequest request{.graph = &graph, .cluster = &cluster, .micro_batch_per_stage = true};
-  request.evaluate = [](const ir::Assignment& plan) {
-    const Samples first = plan.choice.begin()->micro_batch;
-    return std::ranges::all_of(plan.choice, [&](const auto& c) { return c.micro_batch == first; }) ? 1e-3 : 2e-3;
-  };
-  for (const std::string_view planner : {kGraphPipe, kSequential}) {
+  cluster.levels = {{.group = 4, .latency = Seconds(0.125), .bandwidth = BytesPerSecond(0.3)}};
+  for (const auto& [planner, seed] :
+       {std::pair(kGraphPipe, 12), {kGraphPipe, 54}, {kSequential, 9}, {kSequential, 54}}) {
+    CAPTURE(planner);
+    CAPTURE(seed);
+    const ir::PlanGraph graph = tests::random_sp_graph(static_cast<uint64_t>(seed), 12, Samples(16));
+    PlanRequest request{.graph = &graph, .cluster = &cluster, .micro_batch_per_stage = true};
+    request.evaluate = [](const ir::Assignment& plan) {
+      const Samples first = plan.choice.begin()->micro_batch;
+      return std::ranges::all_of(plan.choice, [&](const auto& c) { return c.micro_batch == first; }) ? 1e-3 : 2e-3;
+    };
     const auto found = plan(planner, request);
     REQUIRE(found.ok());
     CHECK(found->candidates.front().step_seconds == 1e-3);
