@@ -252,10 +252,7 @@ class ItemWalk {
       }
     }
     Tensor tensor = fresh(output);
-    if (entry.heads_lie_inside && sizes.size() == 4) {
-      constexpr int kHeadsFirst[] = {0, 2, 1, 3};
-      tensor.layout = permuted(contiguous({sizes[0], sizes[2], sizes[1], sizes[3]}), kHeadsFirst);
-    }
+    if (sizes.size() > 3 && sizes.size() <= entry.heads_lie_inside_up_to) tensor.layout = with_heads_inside(sizes);
     if (entry.dependence == ops::Dependence::kElement)
       for (const ValueId input : node.inputs)
         if (const TensorLayout* like = layout_of(input); like != nullptr && like->sizes == sizes) {

@@ -86,6 +86,15 @@ TensorLayout permuted(const TensorLayout& from, std::span<const int> axes) {
   return to;
 }
 
+TensorLayout with_heads_inside(std::vector<int64_t> sizes) {
+  const size_t heads = sizes.size() - 3;
+  std::swap(sizes[heads], sizes[heads + 1]);
+  TensorLayout layout = contiguous(std::move(sizes));
+  std::swap(layout.sizes[heads], layout.sizes[heads + 1]);
+  std::swap(layout.strides[heads], layout.strides[heads + 1]);
+  return layout;
+}
+
 TensorLayout part_or_expanded(const TensorLayout& from, std::vector<int64_t> sizes) {
   TensorLayout to{std::move(sizes), {}};
   to.strides.resize(to.sizes.size(), 0);

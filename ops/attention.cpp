@@ -20,8 +20,8 @@ constexpr int64_t kRowsAtOnce = 64, kLanes = 16;
 
 const ir::Shape& attention_shape(const NodeView& node, size_t i) { return node.input(i).type.shape; }
 
-// q [.., Q, D], k [.., K, D], v [.., K, D] with one or two leading axes, of which the second, the heads, may be a
-// fraction in k and v; mask broadcast to [.., Q, K].
+// q [.., Q, D], k [.., K, D], v [.., K, D] with one to three leading axes; from two on the last of them are the heads,
+// which may be a fraction in k and v; mask broadcast to [.., Q, K].
 Status expect_attention(const NodeView& node, size_t q, size_t mask) {
   const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
   const size_t rank = left.size();
@@ -29,10 +29,11 @@ Status expect_attention(const NodeView& node, size_t q, size_t mask) {
     return bad_model(node, text("cannot attend with ", shape_text(left), " to ", shape_text(right), " and ",
                                 shape_text(attention_shape(node, q + 2))));
   };
-  if ((rank != 3 && rank != 4) || right != attention_shape(node, q + 2) || right.size() != rank) return refused();
+  if (rank < 3 || rank > 5 || right != attention_shape(node, q + 2) || right.size() != rank) return refused();
   for (size_t axis = 0; axis < rank; ++axis) {
-    const bool are_heads = rank == 4 && axis == 1 && left[1].is_fixed() && right[1].is_fixed() && right[1].factor > 0;
-    if (axis == rank - 2 || (are_heads && left[1].factor % right[1].factor == 0)) continue;
+    const bool are_heads = rank > 3 && axis == rank - 3 && left[axis].is_fixed() && right[axis].is_fixed();
+    if (axis == rank - 2) continue;
+    if (are_heads && right[axis].factor > 0 && left[axis].factor % right[axis].factor == 0) continue;
     if (left[axis] != right[axis]) return refused();
   }
   if (!left[rank - 2].is_fixed() || !right[rank - 2].is_fixed() || !left[rank - 1].is_fixed()) return refused();
@@ -93,8 +94,9 @@ double head_scratch(const NodeView& node, size_t q, const HeadCopies& copies) {
 /// Bytes of k and v repeated for all heads of q, where they have fewer: what operators that compute all scores take.
 double repeated_heads(const NodeView& node, Samples samples, size_t q) {
   const ir::Shape &left = attention_shape(node, q), &right = attention_shape(node, q + 1);
-  if (left.size() != 4 || left[1] == right[1]) return 0;
-  const double shared = static_cast<double>(left[1].factor) / static_cast<double>(right[1].factor);
+  const size_t heads = left.size() - 3;
+  if (heads == 0 || left[heads] == right[heads]) return 0;
+  const double shared = static_cast<double>(left[heads].factor) / static_cast<double>(right[heads].factor);
   return 2 * shared * bytes_of(node.input(q + 1), samples);
 }
 
@@ -190,6 +192,12 @@ std::vector<Example> attention_examples() {
            .outputs = 2},
           {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 4, 1, 5})},
            .attributes = attention_form(0.5, false),
+           .outputs = 2},
+          {.inputs = {normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({3, 1, 5, 5})},
+           .attributes = attention_form(0.5, false),
+           .outputs = 2},
+          {.inputs = {normal({kB, 3, 4, 2, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4})},
+           .attributes = attention_form(0.5, false),
            .outputs = 2}};
 }
 
@@ -204,13 +212,13 @@ std::span<const OpDef> attention_ops() {
        .work = attention_forward_work,
        .gradient = attention_gradient,
        .emit = emit_attention,
-       .heads_lie_inside = true,
+       .heads_lie_inside_up_to = 5,
        .examples = attention_examples()},
       {.name = "AttentionGrad",
        .infer = infer_attention_gradient,
        .work = attention_gradient_work,
        .emit = emit_attention_gradient,
-       .heads_lie_inside = true,
+       .heads_lie_inside_up_to = 5,
        .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
                                 normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3})},
                      .attributes = attention_form(0.5, false),

@@ -55,7 +55,7 @@ std::span<const OpDef> rotary_ops() {
        .work = rotary_work,
        .gradient = rotary_gradient,
        .emit = emit_rotary,
-       .heads_lie_inside = true,
+       .heads_lie_inside_up_to = 4,
        .constant_inputs = kTables,
        .examples = {{.inputs = {normal({kB, 2, 3, 6}), weight(normal({3, 6})), weight(normal({3, 6}))}},
                     {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 1, 3, 4}), normal({kB, 1, 3, 4})}},
@@ -64,7 +64,7 @@ std::span<const OpDef> rotary_ops() {
        .infer = infer_rotary,
        .work = rotary_work,
        .emit = emit_rotary_gradient,
-       .heads_lie_inside = true,
+       .heads_lie_inside_up_to = 4,
        .examples = {{.inputs = {normal({kB, 2, 3, 6}), weight(normal({3, 6})), weight(normal({3, 6}))}}}}};
   return rows;
 }

@@ -23,17 +23,21 @@ struct Scaled {
   double factor = 1;
 };
 
-/// The parts of softmax(scale * left right + mask), where right is k transposed.
+/// The parts of softmax(scale * left right + masks), where right is k transposed.
 struct Scores {
   Scaled left, right;
-  ValueId mask;
+  std::vector<ValueId> masks;
   double scale = 1;
+  /// The shape of the scores where a mask of windows is added, [B, W, H, Q, K], if they are [B * W, H, Q, K] before.
+  Shape windows;
   /// In place of what is marked here as later, or not up to the diagonal, there is a value that no score is below.
   ValueId replaced;
 };
 
 /// Models that write other values than -infinity mean -1e9 or the lowest of the type.
 constexpr double kBelowScores = -1e8;
+/// Scores, with an axis for windows, plus one mask, without it, plus another: nodes between a product and its softmax.
+constexpr int kMaskSteps = 4;
 
 class AttentionFusion {
  public:
@@ -41,18 +45,23 @@ class AttentionFusion {
 
   Result<Replacement> run() const {
     const ValueId v = step_.node.inputs[1];
-    const std::optional<Scores> scores = scores_under_softmax(without_hidden_rows(step_.node.inputs[0]));
+    std::optional<Scores> scores = scores_under_softmax(without_hidden_rows(step_.node.inputs[0]));
     if (!scores || !takes(*scores, v)) return Replacement();
     GP_TRY(const ValueId k, transposed_back(scores->right.value));
     const std::optional<ValueId> few_keys = before_repeating(k), few_values = before_repeating(v);
     const bool are_shared = few_keys && few_values && shape(*few_keys) == shape(*few_values);
     std::vector<ValueId> inputs = {scores->left.value, are_shared ? *few_keys : k, are_shared ? *few_values : v};
-    const bool is_causal = hides_later(*scores);
-    if (scores->mask.valid() && !is_causal) inputs.push_back(scores->mask);
+    const bool is_causal = take_causal_masks(*scores);
+    for (ValueId& input : inputs) {
+      GP_TRY(input, with_windows(*scores, input));
+    }
+    GP_TRY(const ValueId mask, sum_of(scores->masks));
+    if (mask.valid()) inputs.push_back(mask);
     const double scale = scores->left.factor * scores->right.factor * scores->scale;
     GP_TRY(const ValueId fused, append_like(step_.made, step_.node, "Attention", std::move(inputs),
                                             {{"causal", int64_t{is_causal}}, {"scale", scale}}));
-    return Replacement({fused});
+    GP_TRY(const ValueId result, of_shape(fused, step_.outputs[0].type.shape));
+    return Replacement({result});
   }
 
  private:
@@ -85,7 +94,7 @@ class AttentionFusion {
 
   ValueId mask_under_softmax(ValueId weights) const {
     const std::optional<Scores> scores = scores_under_softmax(weights);
-    return scores ? scores->mask : ValueId();
+    return scores && scores->masks.size() == 1 ? scores->masks.front() : ValueId();
   }
 
   /// Whether the value marks the rows that are fully masked: those whose maximum is -infinity.
@@ -106,15 +115,37 @@ class AttentionFusion {
     const int64_t axis = softmax->attributes.get_int("axis", -1);
     if (axis != -1 && axis != rank - 1) return std::nullopt;
     const ValueId sum = softmax->inputs[0];
-    if (std::optional<Scores> plain = scores_of(sum, {})) return plain;
     if (std::optional<Scores> causal = replaced_scores(sum)) return causal;
+    return masked_scores(sum, kMaskSteps);
+  }
+
+  /// Scores plus masks, with the axis of windows apart from that of samples or joined with it, in up to so many nodes.
+  std::optional<Scores> masked_scores(ValueId sum, int steps) const {
+    if (std::optional<Scores> plain = scores_of(sum)) return plain;
+    if (steps == 0) return std::nullopt;
+    if (const Node* parted = parts_.made_by(sum, "Reshape"); parted != nullptr && has_heads_of(parted->inputs[0], sum)) {
+      std::optional<Scores> scores = masked_scores(parted->inputs[0], steps - 1);
+      if (!scores || shape(sum).size() <= shape(scores->left.value).size()) return scores;
+      if (!scores->windows.empty() && scores->windows != shape(sum)) return std::nullopt;
+      scores->windows = shape(sum);
+      return scores;
+    }
     const Node* add = parts_.made_by(sum, "Add");
     if (add == nullptr) return std::nullopt;
     for (size_t i = 0; i < 2; ++i) {
       if (shape(add->inputs[i]) != shape(sum)) continue;
-      if (std::optional<Scores> masked = scores_of(add->inputs[i], add->inputs[1 - i])) return masked;
+      std::optional<Scores> scores = masked_scores(add->inputs[i], steps - 1);
+      if (!scores) continue;
+      scores->masks.push_back(add->inputs[1 - i]);
+      return scores;
     }
     return std::nullopt;
+  }
+
+  /// Whether both values have the same last three axes: heads, rows and columns.
+  bool has_heads_of(ValueId value, ValueId other) const {
+    const Shape &left = shape(value), &right = shape(other);
+    return left.size() > 3 && right.size() > 3 && std::equal(left.end() - 3, left.end(), right.end() - 3);
   }
 
   /// Where(later, lowest, scores), as masked_fill writes it, or Where(up to the diagonal, scores, lowest).
@@ -126,40 +157,80 @@ class AttentionFusion {
     const ValueId kept = chosen->inputs[hides ? 2 : 1];
     const std::optional<double> hidden = parts_.constant(chosen->inputs[hides ? 1 : 2]);
     if (!hidden || !(*hidden <= kBelowScores) || shape(kept) != shape(sum)) return std::nullopt;
-    std::optional<Scores> scores = scores_of(kept, {});
+    std::optional<Scores> scores = scores_of(kept);
     if (scores) scores->replaced = chosen->inputs[0];
     return scores;
   }
 
-  std::optional<Scores> scores_of(ValueId value, ValueId mask) const {
+  std::optional<Scores> scores_of(ValueId value) const {
     const Scaled scaled = without_factors(value);
     const Node* product = parts_.made_by(scaled.value, "MatMul");
     if (product == nullptr) return std::nullopt;
     return Scores{.left = without_factors(product->inputs[0]),
                   .right = without_factors(product->inputs[1]),
-                  .mask = mask,
+                  .masks = {},
                   .scale = scaled.factor,
+                  .windows = {},
                   .replaced = {}};
   }
 
-  /// Whether the kernel supports these operands: one or two equal leading axes, fixed lengths, and one type.
+  /// Whether the kernel supports these operands: one to three equal leading axes, fixed lengths, and one type.
   bool takes(const Scores& scores, ValueId v) const {
     const Shape &left = shape(scores.left.value), &right = shape(scores.right.value), &values = shape(v);
     const size_t rank = left.size();
-    if ((rank != 3 && rank != 4) || right.size() != rank || values.size() != rank) return false;
+    if (rank < 3 || rank > 5 || right.size() != rank || values.size() != rank) return false;
     const auto lead = [](const Shape& of) { return Shape(of.begin(), of.end() - 2); };
     if (lead(left) != lead(right) || lead(left) != lead(values)) return false;
     if (!left[rank - 2].is_fixed() || !left[rank - 1].is_fixed() || !right[rank - 1].is_fixed()) return false;
     if (values[rank - 1] != left[rank - 1] || values[rank - 2] != right[rank - 1]) return false;
+    if (needs_windows(scores) && (rank != 4 || scores.windows.size() != 5)) return false;
     const ir::DType dtype = parts_.value(scores.left.value).type.dtype;
     if (scores.replaced.valid() && !is_square(scores, scores.replaced)) return false;
-    const bool mask_fits = !scores.mask.valid() || parts_.value(scores.mask).type.dtype == dtype;
-    return mask_fits && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
+    const auto mask_fits = [&](ValueId mask) {
+      return parts_.value(mask).type.dtype == dtype && (!needs_windows(scores) || is_same_in_windows(mask, scores));
+    };
+    return std::ranges::all_of(scores.masks, mask_fits) && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
   }
 
-  /// Whether the mask is causal: it is square over the lengths of q and k, and row i hides the columns after i.
-  bool hides_later(const Scores& scores) const {
-    return scores.replaced.valid() || (parts_.is_causal_mask(scores.mask) && is_square(scores, scores.mask));
+  /// Whether a mask has the axis of windows, which q lacks.
+  bool needs_windows(const Scores& scores) const {
+    const auto has_windows = [&](ValueId mask) { return shape(mask).size() > shape(scores.left.value).size(); };
+    return std::ranges::any_of(scores.masks, has_windows);
+  }
+  /// Whether the mask, which is added to scores with or without the axis of windows, is added to the same ones with it.
+  bool is_same_in_windows(ValueId mask, const Scores& scores) const {
+    const Shape& sizes = shape(mask);
+    return sizes.size() != shape(scores.left.value).size() || sizes.front() == ir::Dim::fixed(1);
+  }
+
+  /// Whether masks are causal: square over the lengths of q and k, and row i hides the columns after i. These are taken
+  /// out of the scores' masks.
+  bool take_causal_masks(Scores& scores) const {
+    const auto hides_later = [&](ValueId mask) { return parts_.is_causal_mask(mask) && is_square(scores, mask); };
+    return std::erase_if(scores.masks, hides_later) > 0 || scores.replaced.valid();
+  }
+
+  /// q, k or v with the axis of windows, if a mask has it.
+  Result<ValueId> with_windows(const Scores& scores, ValueId value) const {
+    if (!needs_windows(scores)) return value;
+    Shape parted = {scores.windows[0], scores.windows[1]};
+    parted.insert(parted.end(), shape(value).begin() + 1, shape(value).end());
+    return of_shape(value, parted);
+  }
+  Result<ValueId> of_shape(ValueId value, const Shape& wanted) const {
+    if (shape(value) == wanted) return value;
+    return append_like(step_.made, step_.node, "Reshape", {value}, {{"shape", wanted}});
+  }
+  Result<ValueId> sum_of(const std::vector<ValueId>& masks) const {
+    ValueId sum;
+    for (const ValueId mask : masks) {
+      if (!sum.valid()) {
+        sum = mask;
+        continue;
+      }
+      GP_TRY(sum, append_like(step_.made, step_.node, "Add", {sum, mask}));
+    }
+    return sum;
   }
 
   /// Whether a mask [.., n, n] is over the lengths of q and k.

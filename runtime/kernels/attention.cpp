@@ -32,51 +32,54 @@ bool is_recorded(const at::Tensor& tensor) {
   return tensor.defined() && at::GradMode::is_enabled() && tensor.requires_grad();
 }
 
-/// [batch, heads, length, width] with dense rows.
-at::Tensor of_rank_4(const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
-  return dense.dim() == 3 ? dense.unsqueeze(1) : dense;
-}
-at::Tensor of_rank_as(const at::Tensor& like, at::Tensor tensor) {
-  return like.dim() == tensor.dim() ? std::move(tensor) : tensor.squeeze(1);
+/// [.., length, width] with dense rows.
+at::Tensor with_dense_rows(const at::Tensor& tensor) {
+  return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
 }
 /// Heads are the inner axis in memory, so that the result of merging heads is a view.
 at::Tensor empty_heads_like(const at::Tensor& heads) {
-  return at::empty({heads.size(0), heads.size(2), heads.size(1), heads.size(3)}, heads.options()).transpose(1, 2);
+  std::vector<int64_t> sizes = heads.sizes().vec();
+  if (sizes.size() == 3) return at::empty(sizes, heads.options());
+  std::swap(sizes[sizes.size() - 3], sizes[sizes.size() - 2]);
+  return at::empty(sizes, heads.options()).transpose(-3, -2);
 }
 
-/// Head `index` of a tensor of rank 4.
+/// All heads of all samples.
+int64_t heads_of(const at::Tensor& tensor) { return c10::multiply_integers(tensor.sizes().slice(0, tensor.dim() - 2)); }
+/// Head `index` of them.
 template <typename T>
 Rows<T> head_of(const at::Tensor& tensor, int64_t index) {
-  auto* const data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
-  const int64_t batch = index / tensor.size(1), head = index % tensor.size(1);
-  return {data + batch * tensor.stride(0) + head * tensor.stride(1), tensor.stride(2)};
+  auto* data = static_cast<std::remove_const_t<T>*>(tensor.data_ptr());
+  for (int64_t axis = tensor.dim() - 3; axis >= 0; --axis) {
+    data += index % tensor.size(axis) * tensor.stride(axis);
+    index /= tensor.size(axis);
+  }
+  return {data, tensor.stride(-2)};
 }
 template <typename T>
 Mask<T> mask_of(const at::Tensor& mask, int64_t index) {
   if (!mask.defined()) return {};
   const Rows<const T> rows = head_of<const T>(mask, index);
-  return {rows.data, rows.stride, mask.stride(3)};
+  return {rows.data, rows.stride, mask.stride(-1)};
 }
 at::Tensor expanded_mask(const at::Tensor& mask, const at::Tensor& q, const at::Tensor& k) {
   if (!mask.defined()) return {};
   std::vector<int64_t> sizes = q.sizes().vec();
   sizes.back() = k.size(-2);
-  const at::Tensor expanded = mask.expand(sizes);
-  return expanded.dim() == 3 ? expanded.unsqueeze(1) : expanded;
+  return mask.expand(sizes);
 }
 
 HeadSizes sizes_of(const at::Tensor& q, const at::Tensor& k, bool causal, double scale) {
-  return {q.size(2), k.size(2), q.size(3), static_cast<float>(scale), causal};
+  return {q.size(-2), k.size(-2), q.size(-1), static_cast<float>(scale), causal};
 }
 
-/// The number of heads of q, of rank 4, that share one of k and v.
-int64_t heads_per_key(const at::Tensor& q, const at::Tensor& k) { return q.size(1) / k.size(1); }
+/// The number of heads of q that share one of k and v.
+int64_t heads_per_key(const at::Tensor& q, const at::Tensor& k) { return q.dim() == 3 ? 1 : q.size(-3) / k.size(-3); }
 
 /// The heads of q that are attended to at once: those that share one of k, or one where threads would have nothing to
 /// do.
 int64_t heads_at_once(const at::Tensor& q, const at::Tensor& k) {
-  return k.size(0) * k.size(1) < at::get_num_threads() ? 1 : heads_per_key(q, k);
+  return heads_of(k) < at::get_num_threads() ? 1 : heads_per_key(q, k);
 }
 
 /// Calls `attend(heads, scratch)` for every `together` heads of q, which share one of k, where `head(index, of_key)`
@@ -85,7 +88,7 @@ template <typename Make, typename Attend>
 void for_heads(const at::Tensor& q, const at::Tensor& k, int64_t together, int64_t floats, const Make& head,
                const Attend& attend) {
   const int64_t shared = heads_per_key(q, k);
-  at::parallel_for(0, q.size(0) * q.size(1) / together, /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, heads_of(q) / together, /*grain_size=*/1, [&](int64_t begin, int64_t end) {
     at::Tensor scratch = at::empty({floats}, at::TensorOptions().dtype(at::kFloat));
     std::vector<decltype(head(begin, begin))> heads;
     heads.reserve(static_cast<size_t>(together));
@@ -100,17 +103,29 @@ void for_heads(const at::Tensor& q, const at::Tensor& k, int64_t together, int64
 
 /// A head of k or v for each of q.
 at::Tensor for_all_heads(const at::Tensor& k, int64_t shared) {
-  return shared == 1 ? k : k.unsqueeze(2).expand({-1, -1, shared, -1, -1}).flatten(1, 2);
-}
-/// k or v of rank 4; on GPUs, whose kernels want it so, with a head for each of q.
-at::Tensor keys_for(const at::Tensor& q, const at::Tensor& k) {
-  at::Tensor keys = of_rank_4(k);
-  return q.is_cuda() ? for_all_heads(keys, heads_per_key(q, keys)) : keys;
+  return shared == 1 ? k : k.repeat_interleave(shared, -3);
 }
 /// The gradient of k or v from those of its copies.
 at::Tensor sum_of_heads(at::Tensor gradient, int64_t shared) {
-  return shared == 1 ? std::move(gradient) : gradient.unflatten(1, {-1, shared}).sum(2);
+  return shared == 1 ? std::move(gradient) : gradient.unflatten(-3, {-1, shared}).sum(-3);
 }
+
+/// The two leading axes that GPU kernels want, with dense rows.
+at::Tensor with_two_axes(const at::Tensor& tensor) {
+  const at::Tensor dense = with_dense_rows(tensor);
+  if (dense.dim() == 3) return dense.unsqueeze(1);
+  return dense.dim() == 5 ? dense.flatten(0, 1) : dense;
+}
+/// What GPU kernels read, with a head of k and v for each of q.
+struct GpuOperands {
+  GpuOperands(const at::Tensor& of_q, const at::Tensor& of_k, const at::Tensor& of_v)
+      : shared(heads_per_key(of_q, of_k)),
+        q(with_two_axes(of_q)),
+        k(for_all_heads(with_two_axes(of_k), shared)),
+        v(for_all_heads(with_two_axes(of_v), shared)) {}
+  int64_t shared;
+  at::Tensor q, k, v;
+};
 
 template <typename Function>
 void for_type(at::ScalarType type, const Function& function) {
@@ -127,7 +142,7 @@ class AllScores {
             double scale)
       : type_(q.scalar_type()),
         scale_(scale),
-        shared_(q.dim() == 3 ? 1 : heads_per_key(q, k)),
+        shared_(heads_per_key(q, k)),
         q_(widened(q)),
         k_(for_all_heads(widened(k), shared_)),
         v_(for_all_heads(widened(v), shared_)) {
@@ -174,10 +189,16 @@ class AllScores {
   at::Tensor q_, k_, v_, scores_;
 };
 
-/// What gradients read, of rank 4; the row logarithms and the mask, contiguous and expanded.
+/// What gradients read, with dense rows; the row logarithms and the mask, contiguous and expanded.
 struct GradientOperands {
   at::Tensor gradient, q, k, v, result, logarithms, mask;
 };
+GradientOperands gradient_operands(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
+                                   const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
+                                   const at::Tensor& mask) {
+  return {with_dense_rows(gradient), with_dense_rows(q), with_dense_rows(k),        with_dense_rows(v),
+          with_dense_rows(result),   rows.contiguous(),  expanded_mask(mask, q, k)};
+}
 
 /// Calls the loops for all heads. `set_results(head, index, of_key)` says where the gradients of head `index` of q go.
 template <typename SetResults>
@@ -209,15 +230,18 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
                                              const at::Tensor& mask, bool causal, double scale) {
   if (is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask))
     return AllScores(q, k, v, mask, causal, scale).result();
-  const at::Tensor queries = of_rank_4(q), keys = keys_for(queries, k), values = keys_for(queries, v);
-  if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
-      kernel != GpuAttention::kNone) {
-    const auto [result, rows] = gpu_attention(kernel, queries, keys, values, causal, scale);
-    return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
+  if (q.is_cuda()) {
+    const GpuOperands of(q, k, v);
+    if (const GpuAttention kernel = gpu_attention_kernel(of.q, of.k, of.v, mask, causal, scale);
+        kernel != GpuAttention::kNone) {
+      const auto [result, rows] = gpu_attention(kernel, of.q, of.k, of.v, causal, scale);
+      return {result.reshape(q.sizes()), rows.reshape(q.sizes().slice(0, q.dim() - 1))};
+    }
   }
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).result();
-  const at::Tensor added = expanded_mask(mask, q, k), result = empty_heads_like(queries);
-  at::Tensor rows = at::empty(queries.sizes().slice(0, 3), queries.options().dtype(at::kFloat));
+  const at::Tensor queries = with_dense_rows(q), keys = with_dense_rows(k), values = with_dense_rows(v);
+  const at::Tensor added = expanded_mask(mask, q, k), result = empty_heads_like(q);
+  at::Tensor rows = at::empty(q.sizes().slice(0, q.dim() - 1), q.options().dtype(at::kFloat));
   const HeadSizes sizes = sizes_of(queries, keys, causal, scale);
   for_type(q.scalar_type(), [&]<typename T>(T) {
     const auto head = [&](int64_t index, int64_t of_key) {
@@ -231,47 +255,46 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
     for_heads(queries, keys, heads_at_once(queries, keys), attention_scratch(sizes), head,
               [&](std::span<const Head<T>> heads, float* scratch) { attend_heads(sizes, heads, scratch); });
   });
-  return {of_rank_as(q, result), q.dim() == 3 ? rows.squeeze(1) : rows};
+  return {result, rows};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tensor& gradient, const at::Tensor& q,
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale) {
-  const at::Tensor of_result = of_rank_4(gradient), queries = of_rank_4(q), results = of_rank_4(result);
-  const at::Tensor keys = keys_for(queries, k), values = keys_for(queries, v);
-  if (const GpuAttention kernel = gpu_attention_kernel(queries, keys, values, mask, causal, scale);
-      kernel != GpuAttention::kNone) {
-    const at::Tensor of_heads = q.dim() == 3 ? rows.unsqueeze(1) : rows;
-    const auto [of_q, of_k, of_v] =
-        gpu_attention_gradient(kernel, of_result, queries, keys, values, results, of_heads, causal, scale);
-    const int64_t shared = q.dim() == 3 ? 1 : heads_per_key(q, k);
-    return {of_rank_as(q, of_q), of_rank_as(q, sum_of_heads(of_k, shared)), of_rank_as(q, sum_of_heads(of_v, shared))};
+  if (q.is_cuda()) {
+    const GpuOperands of(q, k, v);
+    if (const GpuAttention kernel = gpu_attention_kernel(of.q, of.k, of.v, mask, causal, scale);
+        kernel != GpuAttention::kNone) {
+      const auto [of_q, of_k, of_v] =
+          gpu_attention_gradient(kernel, with_two_axes(gradient), of.q, of.k, of.v, with_two_axes(result),
+                                 rows.reshape(of.q.sizes().slice(0, 3)), causal, scale);
+      return {of_q.reshape(q.sizes()), sum_of_heads(of_k, of.shared).reshape(k.sizes()),
+              sum_of_heads(of_v, of.shared).reshape(v.sizes())};
+    }
   }
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).gradients(gradient, result, rows);
-  const at::Tensor of_q = empty_heads_like(queries), of_k = empty_heads_like(keys), of_v = empty_heads_like(values);
-  differentiate_all({of_result, queries, keys, values, results, rows.contiguous(), expanded_mask(mask, q, k)},
-                    sizes_of(queries, keys, causal, scale),
+  const at::Tensor of_q = empty_heads_like(q), of_k = empty_heads_like(k), of_v = empty_heads_like(v);
+  differentiate_all(gradient_operands(gradient, q, k, v, result, rows, mask), sizes_of(q, k, causal, scale),
                     [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t of_key) {
                       head.of_q = head_of<T>(of_q, index);
                       head.of_k = head_of<T>(of_k, of_key), head.of_v = head_of<T>(of_v, of_key);
                     });
-  return {of_rank_as(q, of_q), of_rank_as(q, of_k), of_rank_as(q, of_v)};
+  return {of_q, of_k, of_v};
 }
 
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale) {
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows);
-  const at::Tensor queries = of_rank_4(q), keys = of_rank_4(k);
-  at::Tensor of_scores = at::empty({queries.size(0), queries.size(1), queries.size(2), keys.size(2)}, q.options());
-  differentiate_all({of_rank_4(gradient), queries, keys, of_rank_4(v), of_rank_4(result), rows.contiguous(),
-                     expanded_mask(mask, q, k)},
-                    sizes_of(queries, keys, causal, scale),
+  std::vector<int64_t> sizes = q.sizes().vec();
+  sizes.back() = k.size(-2);
+  at::Tensor of_scores = at::empty(sizes, q.options());
+  differentiate_all(gradient_operands(gradient, q, k, v, result, rows, mask), sizes_of(q, k, causal, scale),
                     [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t) {
                       head.of_scores = head_of<T>(of_scores, index);
                     });
-  return of_rank_as(q, of_scores);
+  return of_scores;
 }
 
 }  // namespace graphpipe::runtime

@@ -3,9 +3,9 @@
 // of exponentials of each row is kept (Dao et al., "FlashAttention", NeurIPS 2022). On CPUs with our own loops
 // (attention_loops.h), on GPUs with LibTorch's kernels where it has one (gpu_attention.h).
 //
-// Sizes: q and the result [.., Q, D], k and v [.., K, D], with one or two leading axes that are equal in all of them,
-// but that k and v may have fewer heads, the second, each for as many following heads of q (grouped queries; Ainslie et
-// al., "GQA", EMNLP 2023); mask, if defined, of their floating type and broadcast to [.., Q, K]. A row that is fully
+// Sizes: q and the result [.., Q, D], k and v [.., K, D], with one to three leading axes that are equal in all of them,
+// as samples, windows and heads; but that k and v may have fewer heads, the last of two or three, each for as many
+// following heads of q (grouped queries; Ainslie et al., "GQA", EMNLP 2023); mask, if defined, of their floating type and broadcast to [.., Q, K]. A row that is fully
 // masked, with negative infinity, has a result of zeros and contributes no gradients.
 
 #include <tuple>

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "runtime/kernels/vector_loops.h"
+#include "runtime/kernels/vectors.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options

@@ -76,8 +76,8 @@ def linear(x, weight, turned):
 def attention(inputs, attributes):
     """The result, and the logarithm of each row's sum of exponentials."""
     q, k, v = (x.astype(np.float64) for x in inputs[:3])
-    if q.ndim == 4:
-        k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    if q.ndim > 3:
+        k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = attributes["scale"] * q @ np.swapaxes(k, -1, -2)
     if len(inputs) > 3 and inputs[3] is not None:
         scores = scores + inputs[3]
