@@ -100,12 +100,18 @@ class Contraction {
     if (std::is_sorted(order.begin(), order.end())) return value;
     return context_.emit_one("Transpose", {value}, {{"perm", std::move(order)}});
   }
+  Result<ValueId> turned(const Term& term, const std::string& labels) {
+    std::vector<int64_t> order;
+    for (const char label : labels) order.push_back(static_cast<int64_t>(term.labels.find(label)));
+    return turned(term.value, std::move(order));
+  }
   ir::Shape shape_of(const Term& term) { return context_.lowering().graph().value(term.value).type.shape; }
 
   // Labels that the result or an operand outside of the set has.
   std::string labels_of(Set operands) const;
   void find_order();
   Result<Term> product(Set operands, const std::vector<Term>& terms);
+  Result<std::optional<ValueId>> matrix_product(const Term& a, const Term& b, const std::string& labels);
   Status finish(Term term);
 
   NodeContext& context_;
@@ -294,15 +300,41 @@ Result<Contraction::Term> Contraction::product(Set operands, const std::vector<T
   GP_TRY(const Term b, product(operands ^ parts_[operands], terms));
   const bool is_last = operands == (Set{1} << terms.size()) - 1;
   Term made{.value = {}, .labels = is_last ? result_ : labels_of(operands)};
+  GP_TRY(const std::optional<ValueId> multiplied, matrix_product(a, b, made.labels));
+  if (multiplied) {
+    made.value = *multiplied;
+    return made;
+  }
   GP_TRY(made.value, context_.emit_one("Einsum", {a.value, b.value},
                                        {{"equation", text(a.labels, ",", b.labels, "->", made.labels)}}));
   return made;
 }
 
+/// A stack of products of matrices, as attention is written, if it is one: labels that all three have, one that is
+/// summed over, and one of each operand. Passes know such products as MatMul.
+Result<std::optional<ValueId>> Contraction::matrix_product(const Term& a, const Term& b, const std::string& labels) {
+  std::string stack, rows, inner, columns;
+  for (const char label : labels) {
+    const bool is_left = a.labels.find(label) != std::string::npos,
+               is_right = b.labels.find(label) != std::string::npos;
+    (is_left && is_right ? stack : is_left ? rows : columns) += label;
+  }
+  for (const char label : a.labels)
+    if (labels.find(label) == std::string::npos) inner += label;
+  const auto is_one_of_fixed_size = [this](const std::string& of) {
+    return of.size() == 1 && sizes_.at(of[0]).is_fixed();
+  };
+  if (stack.empty() || !is_one_of_fixed_size(rows) || !is_one_of_fixed_size(inner) || !is_one_of_fixed_size(columns))
+    return std::optional<ValueId>();
+  GP_TRY(const ValueId left, turned(a, stack + rows + inner));
+  GP_TRY(const ValueId right, turned(b, stack + inner + columns));
+  GP_TRY(const ValueId multiplied, context_.emit_one("MatMul", {left, right}, {}));
+  GP_TRY(const ValueId result, turned({multiplied, stack + rows + columns}, labels));
+  return std::optional(result);
+}
+
 Status Contraction::finish(Term term) {
-  std::vector<int64_t> order;
-  for (const char label : result_) order.push_back(static_cast<int64_t>(term.labels.find(label)));
-  GP_TRY(term.value, turned(term.value, std::move(order)));
+  GP_TRY(term.value, turned(term, result_));
   GP_TRY(const ValueId original, context_.value(0));
   if (term.value == original && equation_.operands.size() == 1) context_.bind_alias();
   else context_.bind(0, term.value);

@@ -66,13 +66,12 @@ Inferred infer_attention_gradient(const NodeView& node) {
   return checked(node, std::move(gradients));
 }
 
-/// The same inputs, the mask too: the gradient of the scores, [.., Q, K].
+/// The same inputs, the mask too: its gradient.
 Inferred infer_attention_mask_gradient(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 7, 7));
   GP_TRY_VOID(expect_attention(node, 1, 6));
-  ir::TensorType type = node.input(1).type;
-  type.shape.back() = attention_shape(node, 2)[type.shape.size() - 2];
-  return one_output(node, std::move(type));
+  const bool sums_samples = std::ranges::all_of(attention_shape(node, 6), &ir::Dim::is_fixed);
+  return one_output(node, node.input(6).type, sums_samples ? Mixing::kMixes : Mixing::kNone);
 }
 
 /// The copies that the kernels of CPUs make of a head: of some operands transposed, of others as they are, and of some
@@ -117,9 +116,18 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
 Work attention_forward_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 0, 2, {.transposed = 1, .as_is = 1, .scores = 1, .rows = 2});
 }
-/// The scores again, and their gradients.
+/// The scores again, and their gradients; a sum for each row and column of the mask, where it has fewer.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
-  return attention_work(node, samples, 1, 2, {.transposed = 2, .as_is = 3, .scores = 2, .rows = 3});
+  Work work = attention_work(node, samples, 1, 2, {.transposed = 2, .as_is = 0, .scores = 2, .rows = 2});
+  const ir::Shape &mask = attention_shape(node, 6), &left = attention_shape(node, 1), &right = attention_shape(node, 2);
+  const ir::Dim rows = left[left.size() - 2], columns = right[right.size() - 2];
+  const bool has_all = mask.size() > 1 && mask[mask.size() - 2] == rows && mask.back() == columns;
+  if (has_all && node.input(6).type.dtype == ir::DType::kFloat32) return work;
+  const double matrix =
+      elements(node.input(6), samples) / static_cast<double>((mask.empty() ? 1 : mask.back().factor) *
+                                                             (mask.size() > 1 ? mask[mask.size() - 2].factor : 1));
+  work.scratch += 4 * matrix * static_cast<double>(rows.factor * columns.factor);
+  return work;
 }
 Work attention_gradient_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 1, 5, {.transposed = 2, .as_is = 3, .scores = 2, .rows = 3});
@@ -160,7 +168,7 @@ Status attention_gradient(GradientBuilder& builder) {
   if (builder.forward().has_input(3)) inputs.push_back(builder.input(3));
   const ir::Attributes& attributes = builder.forward().attributes();
   if (builder.forward().has_input(3) && builder.wants(3))
-    set_reduced(builder, 3, builder.add_one(3, "AttentionGradMask", inputs, attributes));
+    builder.set_input_gradient(3, builder.add_one(3, "AttentionGradMask", inputs, attributes));
   if (!builder.wants(0) && !builder.wants(1) && !builder.wants(2)) return Ok{};
   const std::vector<ir::ValueId> gradients = builder.add(0, "AttentionGrad", std::move(inputs), attributes);
   for (size_t i = 0; i < 3; ++i)
@@ -175,30 +183,48 @@ bool has_mask(const NodeView& view) { return view.has_input(3); }
 ir::Attributes attention_form(double scale, bool causal) { return {{"causal", int64_t{causal}}, {"scale", scale}}; }
 
 std::vector<Example> attention_examples() {
-  return {{.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-           .attributes = attention_form(0.5, false),
-           .outputs = 2},
-          {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-           .attributes = attention_form(0.5, true),
-           .outputs = 2},
-          {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 1, 1, 5})},
-           .attributes = attention_form(0.25, false),
-           .outputs = 2},
-          {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
-           .attributes = attention_form(1, false),
-           .outputs = 2},
-          {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
-           .attributes = attention_form(0.5, true),
-           .outputs = 2},
-          {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 4, 1, 5})},
-           .attributes = attention_form(0.5, false),
-           .outputs = 2},
-          {.inputs = {normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({3, 1, 5, 5})},
-           .attributes = attention_form(0.5, false),
-           .outputs = 2},
-          {.inputs = {normal({kB, 3, 4, 2, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4})},
-           .attributes = attention_form(0.5, false),
-           .outputs = 2}};
+  return {
+      {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+       .attributes = attention_form(0.5, false),
+       .outputs = 2},
+      {.inputs = {normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+       .attributes = attention_form(0.5, true),
+       .outputs = 2},
+      {.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 1, 1, 5})},
+       .attributes = attention_form(0.25, false),
+       .outputs = 2},
+      {.inputs = {normal({kB, 3, 4}), normal({kB, 5, 4}), normal({kB, 5, 4}), normal({3, 5})},
+       .attributes = attention_form(1, false),
+       .outputs = 2},
+      {.inputs = {normal({kB, 4, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4})},
+       .attributes = attention_form(0.5, true),
+       .outputs = 2},
+      {.inputs = {normal({kB, 4, 3, 4}), normal({kB, 2, 5, 4}), normal({kB, 2, 5, 4}), normal({kB, 4, 1, 5})},
+       .attributes = attention_form(0.5, false),
+       .outputs = 2},
+      {.inputs = {normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4}), normal({3, 1, 5, 5})},
+       .attributes = attention_form(0.5, false),
+       .outputs = 2},
+      {.inputs = {normal({kB, 3, 4, 2, 4}), normal({kB, 3, 2, 5, 4}), normal({kB, 3, 2, 5, 4})},
+       .attributes = attention_form(0.5, false),
+       .outputs = 2}};
+}
+
+/// Masks for rows of all heads, of each head, for all rows, of each sample, and of windows.
+std::vector<Example> mask_gradient_examples() {
+  const auto of = [](const ExampleShape& lead, const ExampleShape& mask) {
+    const auto with = [&lead](std::initializer_list<int64_t> sizes) {
+      ExampleShape shape = lead;
+      for (const int64_t size : sizes) shape.emplace_back(size);
+      return shape;
+    };
+    const ExampleShape left = with({3, 4}), right = with({5, 4});
+    return Example{.inputs = {normal(left), normal(left), normal(right), normal(right), normal(left),
+                              positive(with({3})), normal(mask)},
+                   .attributes = attention_form(0.5, false)};
+  };
+  return {of({kB, 2}, {3, 5}), of({kB, 2}, {1, 2, 3, 5}), of({kB, 2}, {2, 1, 5}), of({kB, 2}, {kB, 1, 1, 5}),
+          of({kB, 3, 2}, {3, 1, 3, 5})};
 }
 
 }  // namespace
@@ -230,11 +256,8 @@ std::span<const OpDef> attention_ops() {
       {.name = "AttentionGradMask",
        .infer = infer_attention_mask_gradient,
        .work = attention_mask_gradient_work,
-       .temporaries = 1,
        .emit = emit_attention_mask_gradient,
-       .examples = {{.inputs = {normal({kB, 2, 3, 4}), normal({kB, 2, 3, 4}), normal({kB, 2, 5, 4}),
-                                normal({kB, 2, 5, 4}), normal({kB, 2, 3, 4}), positive({kB, 2, 3}), normal({3, 5})},
-                     .attributes = attention_form(0.5, false)}}}};
+       .examples = mask_gradient_examples()}};
   return rows;
 }
 

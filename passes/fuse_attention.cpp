@@ -123,7 +123,8 @@ class AttentionFusion {
   std::optional<Scores> masked_scores(ValueId sum, int steps) const {
     if (std::optional<Scores> plain = scores_of(sum)) return plain;
     if (steps == 0) return std::nullopt;
-    if (const Node* parted = parts_.made_by(sum, "Reshape"); parted != nullptr && has_heads_of(parted->inputs[0], sum)) {
+    if (const Node* parted = parts_.made_by(sum, "Reshape");
+        parted != nullptr && has_heads_of(parted->inputs[0], sum)) {
       std::optional<Scores> scores = masked_scores(parted->inputs[0], steps - 1);
       if (!scores || shape(sum).size() <= shape(scores->left.value).size()) return scores;
       if (!scores->windows.empty() && scores->windows != shape(sum)) return std::nullopt;
@@ -189,7 +190,8 @@ class AttentionFusion {
     const auto mask_fits = [&](ValueId mask) {
       return parts_.value(mask).type.dtype == dtype && (!needs_windows(scores) || is_same_in_windows(mask, scores));
     };
-    return std::ranges::all_of(scores.masks, mask_fits) && parts_.value(v).type.dtype == dtype && step_.outputs[0].type.dtype == dtype;
+    return std::ranges::all_of(scores.masks, mask_fits) && parts_.value(v).type.dtype == dtype &&
+           step_.outputs[0].type.dtype == dtype;
   }
 
   /// Whether a mask has the axis of windows, which q lacks.

@@ -48,15 +48,14 @@ void print_passes(const Heads& of, at::ScalarType type) {
   const auto ours = runtime::attention(q, k, v, mask, of.is_causal, scale);
   const double seen = of.is_causal ? 0.5 : 1;
   const auto product = seen * 2.0 * static_cast<double>(of.samples * of.heads * of.length * of.length * of.width);
-  print_pair(fastest_of(
-                 [&] { at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0, of.is_causal, their_mask, scale); },
+  print_pair(
+      fastest_of([&] { at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0, of.is_causal, their_mask, scale); },
                  [&] { runtime::attention(q, k, v, mask, of.is_causal, scale); }),
-             2 * product);
+      2 * product);
   print_pair(fastest_of(
                  [&] {
-                   at::_scaled_dot_product_flash_attention_for_cpu_backward(gradient, q, k, v, std::get<0>(theirs),
-                                                                            std::get<1>(theirs), 0, of.is_causal,
-                                                                            their_mask, scale);
+                   at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                       gradient, q, k, v, std::get<0>(theirs), std::get<1>(theirs), 0, of.is_causal, their_mask, scale);
                  },
                  [&] {
                    runtime::attention_gradient(gradient, q, k, v, std::get<0>(ours), std::get<1>(ours), mask,

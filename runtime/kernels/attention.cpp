@@ -9,6 +9,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/unflatten.h>
+#include <ATen/ops/zeros.h>
 
 #include <limits>
 #include <span>
@@ -33,9 +34,7 @@ bool is_recorded(const at::Tensor& tensor) {
 }
 
 /// [.., length, width] with dense rows.
-at::Tensor with_dense_rows(const at::Tensor& tensor) {
-  return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
-}
+at::Tensor with_dense_rows(const at::Tensor& tensor) { return tensor.stride(-1) == 1 ? tensor : tensor.contiguous(); }
 /// Heads are the inner axis in memory, so that the result of merging heads is a view.
 at::Tensor empty_heads_like(const at::Tensor& heads) {
   std::vector<int64_t> sizes = heads.sizes().vec();
@@ -196,32 +195,42 @@ struct GradientOperands {
 GradientOperands gradient_operands(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask) {
-  return {with_dense_rows(gradient), with_dense_rows(q), with_dense_rows(k),        with_dense_rows(v),
+  return {with_dense_rows(gradient), with_dense_rows(q), with_dense_rows(k),       with_dense_rows(v),
           with_dense_rows(result),   rows.contiguous(),  expanded_mask(mask, q, k)};
 }
 
-/// Calls the loops for all heads. `set_results(head, index, of_key)` says where the gradients of head `index` of q go.
-template <typename SetResults>
-void differentiate_all(const GradientOperands& of, const HeadSizes& sizes, const SetResults& set_results) {
-  for_type(of.q.scalar_type(), [&]<typename T>(T) {
-    const auto head = [&](int64_t index, int64_t of_key) {
-      HeadGradient<T> made{.gradient = head_of<const T>(of.gradient, index),
-                           .q = head_of<const T>(of.q, index),
-                           .k = head_of<const T>(of.k, of_key),
-                           .v = head_of<const T>(of.v, of_key),
-                           .result = head_of<const T>(of.result, index),
-                           .logarithms = of.logarithms.template const_data_ptr<float>() + index * sizes.rows,
-                           .mask = mask_of<T>(of.mask, index),
-                           .of_q = {},
-                           .of_k = {},
-                           .of_v = {}};
-      set_results(made, index, of_key);
-      return made;
-    };
-    for_heads(
-        of.q, of.k, heads_per_key(of.q, of.k), attention_gradient_scratch(sizes), head,
-        [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
-  });
+/// Head `index` of q with head `of_key` of k and v, without places for results.
+template <typename T>
+HeadGradient<T> gradient_of_head(const GradientOperands& of, int64_t index, int64_t of_key) {
+  return {.gradient = head_of<const T>(of.gradient, index),
+          .q = head_of<const T>(of.q, index),
+          .k = head_of<const T>(of.k, of_key),
+          .v = head_of<const T>(of.v, of_key),
+          .result = head_of<const T>(of.result, index),
+          .logarithms = of.logarithms.const_data_ptr<float>() + index * of.q.size(-2),
+          .mask = mask_of<T>(of.mask, index),
+          .of_q = {},
+          .of_k = {},
+          .of_v = {}};
+}
+
+/// The heads of q that each matrix of a mask is added to, in order. `expanded` has the leading axes of q.
+std::vector<std::vector<int64_t>> heads_of_matrices(const at::Tensor& expanded, const at::Tensor& sums) {
+  std::vector<std::vector<int64_t>> heads(static_cast<size_t>(heads_of(sums)));
+  const int64_t of_matrix = sums.size(-2) * sums.size(-1), count = heads_of(expanded);
+  for (int64_t index = 0; index < count; ++index) {
+    const int64_t offset = head_of<const float>(expanded, index).data - sums.const_data_ptr<float>();
+    heads[static_cast<size_t>(offset / of_matrix)].push_back(index);
+  }
+  return heads;
+}
+
+/// Zeros [.., Q, K] with the leading axes of the mask, as many as q has.
+at::Tensor zeros_of_mask(const at::Tensor& mask, const at::Tensor& q, const at::Tensor& k) {
+  std::vector<int64_t> sizes(static_cast<size_t>(q.dim() - mask.dim()), 1);
+  sizes.insert(sizes.end(), mask.sizes().begin(), mask.sizes().end());
+  sizes[sizes.size() - 2] = q.size(-2), sizes.back() = k.size(-2);
+  return at::zeros(sizes, q.options().dtype(at::kFloat));
 }
 
 }  // namespace
@@ -275,26 +284,44 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
   }
   if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).gradients(gradient, result, rows);
   const at::Tensor of_q = empty_heads_like(q), of_k = empty_heads_like(k), of_v = empty_heads_like(v);
-  differentiate_all(gradient_operands(gradient, q, k, v, result, rows, mask), sizes_of(q, k, causal, scale),
-                    [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t of_key) {
-                      head.of_q = head_of<T>(of_q, index);
-                      head.of_k = head_of<T>(of_k, of_key), head.of_v = head_of<T>(of_v, of_key);
-                    });
+  const GradientOperands of = gradient_operands(gradient, q, k, v, result, rows, mask);
+  const HeadSizes sizes = sizes_of(q, k, causal, scale);
+  for_type(q.scalar_type(), [&]<typename T>(T) {
+    const auto head = [&](int64_t index, int64_t of_key) {
+      HeadGradient<T> made = gradient_of_head<T>(of, index, of_key);
+      made.of_q = head_of<T>(of_q, index);
+      made.of_k = head_of<T>(of_k, of_key), made.of_v = head_of<T>(of_v, of_key);
+      return made;
+    };
+    for_heads(
+        q, k, heads_per_key(q, k), attention_gradient_scratch(sizes), head,
+        [&](std::span<const HeadGradient<T>> heads, float* scratch) { differentiate_heads(sizes, heads, scratch); });
+  });
   return {of_q, of_k, of_v};
 }
 
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale) {
-  if (!loops_take(q)) return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows);
-  std::vector<int64_t> sizes = q.sizes().vec();
-  sizes.back() = k.size(-2);
-  at::Tensor of_scores = at::empty(sizes, q.options());
-  differentiate_all(gradient_operands(gradient, q, k, v, result, rows, mask), sizes_of(q, k, causal, scale),
-                    [&]<typename T>(HeadGradient<T>& head, int64_t index, int64_t) {
-                      head.of_scores = head_of<T>(of_scores, index);
-                    });
-  return of_scores;
+  if (!loops_take(q))
+    return AllScores(q, k, v, mask, causal, scale).mask_gradient(gradient, result, rows).sum_to_size(mask.sizes());
+  const GradientOperands of = gradient_operands(gradient, q, k, v, result, rows, mask);
+  const HeadSizes sizes = sizes_of(q, k, causal, scale);
+  const at::Tensor sums = zeros_of_mask(mask, q, k), expanded = sums.expand_as(of.mask);
+  const std::vector<std::vector<int64_t>> heads = heads_of_matrices(expanded, sums);
+  const int64_t shared = heads_per_key(q, k);
+  for_type(q.scalar_type(), [&]<typename T>(T) {
+    // A matrix is summed by one thread, in the order of heads, so that bits do not depend on the number of threads.
+    at::parallel_for(0, heads_of(sums), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+      at::Tensor scratch = at::empty({attention_mask_gradient_scratch(sizes)}, sums.options());
+      for (int64_t matrix = begin; matrix < end; ++matrix)
+        for (const int64_t index : heads[static_cast<size_t>(matrix)])
+          differentiate_mask(sizes, gradient_of_head<T>(of, index, index / shared), head_of<float>(sums, matrix),
+                             scratch.mutable_data_ptr<float>());
+    });
+  });
+  const bool has_all = sums.numel() == mask.numel();
+  return (has_all ? sums.view(mask.sizes()) : sums.sum_to_size(mask.sizes())).to(mask.scalar_type());
 }
 
 }  // namespace graphpipe::runtime

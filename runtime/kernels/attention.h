@@ -24,8 +24,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale);
-/// The gradient of the scores [.., Q, K]: that of a mask, before it is summed down to the mask's shape. On GPUs
-/// and in float64, operators materialise all of them several times.
+/// The gradient of the mask, which is that of the scores summed down to its shape. On GPUs and in float64, operators
+/// materialise all of them several times.
 at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v, const at::Tensor& result, const at::Tensor& rows,
                                    const at::Tensor& mask, bool causal, double scale);

@@ -103,6 +103,11 @@ int64_t attention_gradient_scratch(const HeadSizes& sizes) {
   return 2 * sizes.width * stride + 3 * sizes.columns * width + sizes.rows_at_once() * (2 * stride + 3 * width);
 }
 
+int64_t attention_mask_gradient_scratch(const HeadSizes& sizes) {
+  const int64_t stride = padded(sizes.columns), width = padded(sizes.width);
+  return 2 * sizes.width * stride + sizes.rows_at_once() * (2 * stride + 2 * width);
+}
+
 template <typename T>
 void attend_heads(const HeadSizes& sizes, std::span<const Head<T>> heads, float* scratch,
                   [[maybe_unused]] VectorLevel level) {
@@ -123,9 +128,20 @@ void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>
   any_processor::attend_backwards(sizes, heads, scratch);
 }
 
-#define GRAPHPIPE_ATTENTION_OF(T)                                                                 \
-  template void attend_heads<T>(const HeadSizes&, std::span<const Head<T>>, float*, VectorLevel); \
-  template void differentiate_heads<T>(const HeadSizes&, std::span<const HeadGradient<T>>, float*, VectorLevel);
+template <typename T>
+void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, Rows<float> of_mask, float* scratch,
+                        [[maybe_unused]] VectorLevel level) {
+#if defined(GRAPHPIPE_HAS_LEVELS)
+  if (level == VectorLevel::kAvx512) return with_avx512::attend_backwards_to_mask(sizes, head, of_mask, scratch);
+  if (level == VectorLevel::kAvx2) return with_avx2::attend_backwards_to_mask(sizes, head, of_mask, scratch);
+#endif
+  any_processor::attend_backwards_to_mask(sizes, head, of_mask, scratch);
+}
+
+#define GRAPHPIPE_ATTENTION_OF(T)                                                                                \
+  template void attend_heads<T>(const HeadSizes&, std::span<const Head<T>>, float*, VectorLevel);                \
+  template void differentiate_heads<T>(const HeadSizes&, std::span<const HeadGradient<T>>, float*, VectorLevel); \
+  template void differentiate_mask<T>(const HeadSizes&, const HeadGradient<T>&, Rows<float>, float*, VectorLevel);
 GRAPHPIPE_ATTENTION_OF(float)
 GRAPHPIPE_ATTENTION_OF(c10::BFloat16)
 GRAPHPIPE_ATTENTION_OF(c10::Half)

@@ -50,13 +50,12 @@ struct HeadGradient {
   const float* logarithms;
   Mask<T> mask;
   Rows<T> of_q, of_k, of_v;
-  /// The gradient of the scores, which is that of the mask: made in the place of the other three unless null.
-  Rows<T> of_scores = {};
 };
 
 /// Floats that a call needs in addition to its operands.
 int64_t attention_scratch(const HeadSizes& sizes);
 int64_t attention_gradient_scratch(const HeadSizes& sizes);
+int64_t attention_mask_gradient_scratch(const HeadSizes& sizes);
 
 /// Heads that share k and v, whose gradients are sums over them. For T = float, c10::BFloat16 and c10::Half; sums are
 /// float32. Needs: at least one head; the processor supports the level.
@@ -66,5 +65,9 @@ void attend_heads(const HeadSizes& sizes, std::span<const Head<T>> heads, float*
 template <typename T>
 void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>> heads, float* scratch,
                          VectorLevel level = vector_level());
+/// Adds the gradient of the head's scores [Q, K] to that of its mask, of which several heads may have one.
+template <typename T>
+void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, Rows<float> of_mask, float* scratch,
+                        VectorLevel level = vector_level());
 
 }  // namespace graphpipe::runtime

@@ -26,8 +26,25 @@ Diagnostics problems_of_einsum(const std::string& equation, const std::string& i
 }  // namespace
 
 TEST_CASE("an equation of two operands that needs every label stays one product") {
-  CHECK(nodes_of_einsum("bqd,bkd->bqk", "float[N,2,3] x, float[N,4,3] y", "x, y") ==
-        "Einsum(%0, %1) {equation=\"bqd,bkd->bqk\"} : f32[B,2,4]\n");
+  CHECK(nodes_of_einsum("bqhd,bkd->bqk", "float[N,2,5,3] x, float[N,4,3] y", "x, y") ==
+        "ReduceSum(%0) {axes=[2], keepdims=0} : f32[B,2,3]\n"
+        "Transpose(%1) {perm=[0,2,1]} : f32[B,3,4]\nMatMul(%2, %3) : f32[B,2,4]\n");
+  CHECK(nodes_of_einsum("bqhd,kd->bqhk", "float[N,2,5,3] x, float[4,3] y", "x, y") ==
+        "Einsum(%0, %1) {equation=\"bqhd,kd->bqhk\"} : f32[B,2,5,4]\n");
+  // Summed over the samples.
+  CHECK(nodes_of_einsum("bhq,bhk->hqk", "float[N,5,2] x, float[N,5,4] y", "x, y") ==
+        "Einsum(%0, %1) {equation=\"bhq,bhk->hqk\"} : f32[5,2,4] @mixed\n");
+}
+
+TEST_CASE("a stack of products of matrices is a MatMul, wherever its axes stand") {
+  CHECK(nodes_of_einsum("bhqk,bhkd->bhqd", "float[N,5,2,4] x, float[N,5,4,3] y", "x, y") ==
+        "MatMul(%0, %1) : f32[B,5,2,3]\n");
+  CHECK(nodes_of_einsum("bqhd,bkhd->bhqk", "float[N,2,5,3] x, float[N,4,5,3] y", "x, y") ==
+        "Transpose(%0) {perm=[0,2,1,3]} : f32[B,5,2,3]\nTranspose(%1) {perm=[0,2,3,1]} : f32[B,5,3,4]\n"
+        "MatMul(%2, %3) : f32[B,5,2,4]\n");
+  CHECK(nodes_of_einsum("bhqk,bkhd->bqhd", "float[N,5,2,4] x, float[N,4,5,3] y", "x, y") ==
+        "Transpose(%1) {perm=[0,2,1,3]} : f32[B,5,4,3]\nMatMul(%0, %2) : f32[B,5,2,3]\n"
+        "Transpose(%3) {perm=[0,2,1,3]} : f32[B,2,5,3]\n");
 }
 
 TEST_CASE("a permutation is a Transpose, and the order as it is nothing") {
