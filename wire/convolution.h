@@ -67,9 +67,9 @@ inline WinogradShape winograd_shape(const Convolution& of, int64_t tile) {
 
 /// Whether Winograd's method with such tiles may be the fastest. Where planes end inside of many tiles these are mostly
 /// empty, below four channels so are vectors, which only large tiles make up for, and for few tiles the transforms of
-/// the weights cost more than the products that they save: measured with 512 channels below 64 tiles of 2x2 results (on
-/// an EPYC of the third generation) and below 100 of 4x4 (of the fourth), with 256 below 32 and 50. Not monotone: more
-/// samples may fit, and be faster, where fewer do not.
+/// the weights cost more than the products that they save: measured with 512 channels below 32 tiles of 2x2 results and
+/// below 16 of 4x4, with 256 below 8 (on an EPYC of the third generation). Not monotone: more samples may fit, and be
+/// faster, where fewer do not.
 inline bool fits_winograd(const Convolution& of, int64_t tile) {
   constexpr int64_t kWidestPad = 2;
   const int64_t height = of.result_height(), width = of.result_width();
@@ -77,7 +77,7 @@ inline bool fits_winograd(const Convolution& of, int64_t tile) {
   const int64_t tiles = ceil_div(height, tile) * ceil_div(width, tile);
   // Two thirds of the elements of tiles, at least.
   const bool are_filled = 2 * tile * tile * tiles <= 3 * height * width;
-  const int64_t channels_of_tile = tile == 2 ? 16 : 12, fewest_channels = tile == 2 ? 4 : 1;
+  const int64_t channels_of_tile = tile == 2 ? 40 : 72, fewest_channels = tile == 2 ? 4 : 1;
   return are_filled && std::min(of.channels, of.results) >= fewest_channels &&
          of.samples * tiles * channels_of_tile > of.channels + of.results;
 }

@@ -38,6 +38,9 @@ struct WinogradTiles {
   int64_t vectors = 0;
   /// Panels that are in memory at a time.
   int64_t panels_of_block = 0;
+  /// Rows whose weights and products are in memory at a time: all, unless one block has all tiles, so that each part of
+  /// the weights is transformed once all the same.
+  int64_t rows_of_part = 0;
 };
 
 constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
@@ -61,7 +64,12 @@ constexpr WinogradTiles winograd_tiles(const WinogradShape& shape) {
   const int64_t panels = ceil_div(tiles.vectors, 2);
   const int64_t fitting = std::min(kBlockBytes / (bytes_of_panel * (shape.inner + shape.rows)), panels / kExpansion);
   const int64_t fewest = shape.inner * shape.rows >= kLargeWeights ? kLinesOfPanels / shape.tile : 1;
-  tiles.panels_of_block = std::min(panels, std::max(fewest, fitting));
+  // All of them, if their elements are fewer than the weights.
+  const bool are_few = panels * kTilesOfPanel <= shape.rows;
+  tiles.panels_of_block = are_few ? panels : std::min(panels, std::max(fewest, fitting));
+  // As many as the widest vectors multiply at once.
+  constexpr int64_t kRowsOfPart = 16;
+  tiles.rows_of_part = tiles.panels_of_block == panels ? std::min(kRowsOfPart, shape.rows) : shape.rows;
   return tiles;
 }
 
@@ -72,12 +80,13 @@ constexpr int64_t whole_panels(int64_t channels) { return round_up(channels, kTi
 /// the first-level cache.
 inline constexpr int64_t kFloatsBetweenValues = 16;
 
-/// The floats of a pass beside its operands and result: transformed weights, and of a block the transformed elements
-/// and the products.
+/// The floats of a pass beside its operands and result: transformed weights of a part, and of a block the transformed
+/// elements and a part's products.
 constexpr int64_t winograd_floats(const WinogradShape& shape) {
   const int64_t inner = whole_panels(shape.inner);
-  const int64_t tiles = winograd_tiles(shape).panels_of_block * kTilesOfPanel;
-  return shape.values() * (shape.rows * inner + tiles * (inner + shape.rows) + 3 * kFloatsBetweenValues);
+  const WinogradTiles passed = winograd_tiles(shape);
+  const int64_t tiles = passed.panels_of_block * kTilesOfPanel, rows = passed.rows_of_part;
+  return shape.values() * (rows * inner + tiles * (inner + rows) + 3 * kFloatsBetweenValues);
 }
 
 }  // namespace graphpipe::wire

@@ -34,21 +34,24 @@ struct Workspace {
       next += pass.shape.values() * part.between;
       return part;
     };
-    weights = take(pass.shape.rows * inner);
+    weights = take(tiles.rows_of_part * inner);
     elements = take(columns * inner);
-    products = take(columns * pass.shape.rows);
+    products = take(columns * tiles.rows_of_part);
   }
 };
 
-/// One pass over the tiles, and the block of vectors [first, last) that is in memory.
+/// One pass over the tiles, and the block of vectors [first, last) and the part of rows [first_row, last_row) that are
+/// in memory.
 struct Block {
   const WinogradPass& pass;
   wire::WinogradTiles tiles;
   Workspace workspace;
-  int64_t first = 0, last = 0;
+  int64_t first = 0, last = 0, first_row = 0, last_row = 0;
 
   explicit Block(const WinogradPass& of) : pass(of), tiles(wire::winograd_tiles(of.shape)), workspace(of, tiles) {}
   int64_t panels() const { return (last - first + 1) / 2; }
+  int64_t rows() const { return last_row - first_row; }
+  bool is_last() const { return last == tiles.vectors; }
   Planes read() const { return {pass.shape.inner, pass.read_height, pass.read_width}; }
   Planes tiled() const { return {pass.shape.rows, pass.shape.height, pass.shape.width}; }
 };
@@ -60,6 +63,21 @@ void for_each_block(Block& block, const Work& work) {
     block.last = std::min(block.first + vectors, block.tiles.vectors);
     work();
   }
+}
+
+template <typename Work>
+void for_each_part(Block& block, const Work& work) {
+  const int64_t rows = block.pass.shape.rows;
+  for (block.first_row = 0; block.first_row < rows; block.first_row = block.last_row) {
+    block.last_row = std::min(block.first_row + block.tiles.rows_of_part, rows);
+    work();
+  }
+}
+
+/// Calls `work(first, last)` for the part's rows, divided among threads.
+template <typename Work>
+void for_rows(const Block& block, const Work& work) {
+  at::parallel_for(block.first_row, block.last_row, 1, work);
 }
 
 /// The values of eight tiles.
@@ -100,7 +118,7 @@ GRAPHPIPE_INLINE void transform_some_weights(const Block& block, const float* we
   load_weights(weight + row * row_stride + inner * inner_stride, inner_stride, count, is_turned, weights);
   TileVectors<kTile> values;
   transform_both_ways<WinogradTransform<kTile>::weights>(weights, values);
-  float* const place = to.data + row * shape.inner + inner;
+  float* const place = to.data + (row - block.first_row) * shape.inner + inner;
   if (count == kVector8Lanes) return store_values(values, place, to.between);
   for (int64_t value = 0; value < shape.values(); ++value)
     for (int64_t lane = 0; lane < count; ++lane)
@@ -147,8 +165,9 @@ GRAPHPIPE_AVX2 void make_results(const Block& block, const float* bias, float* m
   for (int64_t row = begin; row < end; ++row)
     for (int64_t vector = block.first; vector < block.last; ++vector) {
       const int64_t place = vector - block.first;
-      load_values(from.data + (place / 2 * block.pass.shape.rows + row) * kTilesOfPanel + place % 2 * kVector8Lanes,
-                  from.between, products);
+      load_values(
+          from.data + (place / 2 * block.rows() + row - block.first_row) * kTilesOfPanel + place % 2 * kVector8Lanes,
+          from.between, products);
       transform_both_ways<WinogradTransform<kTile>::results>(products, results);
       if (bias != nullptr)
         for (auto& line : results)
@@ -200,7 +219,8 @@ GRAPHPIPE_AVX2 void transform_all_gradients(const Block& block, const float* gra
       read_rows<kTile, kTile>(block.tiles, block.tiled(), gradient, row, 0, 0, vector, rows);
       gather_tiles(rows, gradients);
       transform_both_ways<WinogradTransform<kTile>::gradients>(gradients, values);
-      store_values(values, to.data + row * columns + (vector - block.first) * kVector8Lanes, to.between);
+      store_values(values, to.data + (row - block.first_row) * columns + (vector - block.first) * kVector8Lanes,
+                   to.between);
     }
 }
 
@@ -213,7 +233,8 @@ GRAPHPIPE_AVX2 void make_weights(const Block& block, float* weights, bool adds, 
   Vector8 gradients[3][3];
   for (int64_t row = begin; row < end; ++row)
     for (int64_t channel = 0; channel < shape.inner; channel += kVector8Lanes) {
-      load_values(from.data + (channel / kPanelColumns * shape.rows + row) * kPanelColumns + channel % kPanelColumns,
+      load_values(from.data + (channel / kPanelColumns * block.rows() + row - block.first_row) * kPanelColumns +
+                      channel % kPanelColumns,
                   from.between, products);
       transform_both_ways<WinogradTransform<kTile>::weight_gradients>(products, gradients);
       float* const to = weights + (row * shape.inner + channel) * kElementsOfWeight;
@@ -232,26 +253,30 @@ void planes_by_tiles(const WinogradPass& pass, const float* read, const float* w
   const wire::WinogradShape& shape = pass.shape;
   Block block(pass);
   const auto& [weights, elements, products] = block.workspace;
-  at::parallel_for(0, shape.rows, 1, [&](int64_t begin, int64_t end) {
-    transform_all_weights<kTile>(block, weight, is_turned, begin, end);
-  });
+  const auto multiply_value = [&](int64_t value) {
+    multiply_panels({.rows = block.rows(),
+                     .inner = shape.inner,
+                     .panels = block.panels(),
+                     .left = weights.data + value * weights.between,
+                     .left_stride = shape.inner,
+                     .right = elements.data + value * elements.between,
+                     .right_stride = shape.inner * kTilesOfPanel,
+                     .results = products.data + value * products.between,
+                     .result_stride = block.rows() * kTilesOfPanel});
+  };
   for_each_block(block, [&] {
     at::parallel_for(0, shape.inner, 1,
                      [&](int64_t begin, int64_t end) { transform_all_elements<kTile>(block, read, begin, end); });
-    at::parallel_for(0, shape.values(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t value = begin; value < end; ++value)
-        multiply_panels({.rows = shape.rows,
-                         .inner = shape.inner,
-                         .panels = block.panels(),
-                         .left = weights.data + value * weights.between,
-                         .left_stride = shape.inner,
-                         .right = elements.data + value * elements.between,
-                         .right_stride = shape.inner * kTilesOfPanel,
-                         .results = products.data + value * products.between,
-                         .result_stride = shape.rows * kTilesOfPanel});
+    for_each_part(block, [&] {
+      if (block.first == 0)
+        for_rows(block, [&](int64_t begin, int64_t end) {
+          transform_all_weights<kTile>(block, weight, is_turned, begin, end);
+        });
+      at::parallel_for(0, shape.values(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t value = begin; value < end; ++value) multiply_value(value);
+      });
+      for_rows(block, [&](int64_t begin, int64_t end) { make_results<kTile>(block, bias, made, begin, end); });
     });
-    at::parallel_for(0, shape.rows, 1,
-                     [&](int64_t begin, int64_t end) { make_results<kTile>(block, bias, made, begin, end); });
   });
 }
 
@@ -262,27 +287,30 @@ void weights_by_tiles(const WinogradPass& pass, const float* x, const float* gra
   const auto& [sums, elements, gradients] = block.workspace;
   const int64_t columns = block.tiles.panels_of_block * kTilesOfPanel,
                 groups = wire::whole_panels(shape.inner) / kVector8Lanes;
+  const auto multiply_value = [&](int64_t value) {
+    multiply_panels({.rows = block.rows(),
+                     .inner = (block.last - block.first) * kVector8Lanes,
+                     .panels = groups / 2,
+                     .left = gradients.data + value * gradients.between,
+                     .left_stride = columns,
+                     .right = elements.data + value * elements.between,
+                     .right_stride = columns * kPanelColumns,
+                     .results = sums.data + value * sums.between,
+                     .result_stride = block.rows() * kPanelColumns,
+                     .adds = block.first > 0});
+  };
   for_each_block(block, [&] {
     at::parallel_for(0, groups, 1,
                      [&](int64_t begin, int64_t end) { transform_elements_by_tiles<kTile>(block, x, begin, end); });
-    at::parallel_for(0, shape.rows, 1,
-                     [&](int64_t begin, int64_t end) { transform_all_gradients<kTile>(block, gradient, begin, end); });
-    at::parallel_for(0, shape.values(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t value = begin; value < end; ++value)
-        multiply_panels({.rows = shape.rows,
-                         .inner = (block.last - block.first) * kVector8Lanes,
-                         .panels = groups / 2,
-                         .left = gradients.data + value * gradients.between,
-                         .left_stride = columns,
-                         .right = elements.data + value * elements.between,
-                         .right_stride = columns * kPanelColumns,
-                         .results = sums.data + value * sums.between,
-                         .result_stride = shape.rows * kPanelColumns,
-                         .adds = block.first > 0});
+    for_each_part(block, [&] {
+      for_rows(block, [&](int64_t begin, int64_t end) { transform_all_gradients<kTile>(block, gradient, begin, end); });
+      at::parallel_for(0, shape.values(), 1, [&](int64_t begin, int64_t end) {
+        for (int64_t value = begin; value < end; ++value) multiply_value(value);
+      });
+      if (block.is_last())
+        for_rows(block, [&](int64_t begin, int64_t end) { make_weights<kTile>(block, weights, adds, begin, end); });
     });
   });
-  at::parallel_for(0, shape.rows, 1,
-                   [&](int64_t begin, int64_t end) { make_weights<kTile>(block, weights, adds, begin, end); });
 }
 
 }  // namespace

@@ -69,7 +69,10 @@ constexpr PlaneCase kPlanes[] = {{3, 16, 24, {4, 5}, {3, 3}, {1, 1}, {1, 1}, {1,
                                  {5, 4, 9, {6, 5}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
                                  {2, 12, 4, {6, 10}, {3, 3}, {1, 1}, {2, 1}, {1, 1}},
                                  {1, 6, 5, {8, 70}, {3, 3}, {1, 1}, {1, 2}, {1, 1}},
-                                 {6, 9, 19, {7, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+                                 {6, 9, 19, {7, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 // For both, of tiles that are in memory together, and weights that are so in parts.
+                                 {2, 37, 50, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                 {1, 64, 41, {12, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
 
 constexpr wire::ConvolutionKernel kKernels[] = {wire::ConvolutionKernel::kDirect, wire::ConvolutionKernel::kWinograd2,
                                                 wire::ConvolutionKernel::kWinograd4};
@@ -166,6 +169,7 @@ TEST_CASE("the number of threads changes no bit of a convolution by own loops") 
   const std::pair<PlaneCase, wire::ConvolutionKernel> cases[] = {
       {{2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, kWinograd2},
       {{2, 20, 18, {34, 47}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, kWinograd4},
+      {{2, 37, 50, {7, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, kWinograd4},
       {{2, 3, 40, {61, 50}, {7, 7}, {2, 2}, {3, 3}, {1, 1}}, kDirect},
       {{3, 130, 150, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {2, 2}}, kDirect},
       {{2, 64, 70, {24, 24}, {1, 1}, {2, 2}, {0, 0}, {1, 1}}, kDirect}};
