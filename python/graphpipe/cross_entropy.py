@@ -51,8 +51,8 @@ def _reduction_of(size_average: Any, reduce: Any) -> str:
     return "none" if reduce is False else "sum" if size_average is False else "mean"
 
 
-def _written_out(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
-                 reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
+def write_out(input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
+              reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Any:
     """The arguments are those of F.cross_entropy. None: the exporter keeps this call, or PyTorch refuses it."""
     of_probabilities = target.is_floating_point()
     fits = target.ndim == input.ndim and target.shape[1:] == input.shape[1:] if of_probabilities else target.ndim == input.ndim - 1
@@ -66,15 +66,3 @@ def _written_out(input: Any, target: Any, weight: Any = None, size_average: Any 
     if weight is not None:
         return _of_weighted_classes(input.log_softmax(1), target, weight, reduction, ignore_index, label_smoothing)
     return _of_classes(input, target, reduction, ignore_index, label_smoothing)
-
-
-def written_out() -> Any:
-    """While it is entered, calls of F.cross_entropy that the exporter would not keep are written out."""
-    import torch
-
-    class WritesOut(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            written = _written_out(*args, **(kwargs or {})) if function is torch.nn.functional.cross_entropy else None
-            return function(*args, **(kwargs or {})) if written is None else written
-
-    return WritesOut()

@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import cross_entropy, forward_results, module_facts, own_gradients, unknown_calls
+from . import forward_results, module_facts, own_gradients, unknown_calls, written_losses
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -469,7 +469,7 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     try:
         with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), forward_results.without_caches(module), _with_finite_values(module), \
                 _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen, \
-                cross_entropy.written_out():
+                written_losses.written_out():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.

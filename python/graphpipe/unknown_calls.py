@@ -67,6 +67,44 @@ def _remainder(call: Writer, node: Any) -> Any:
     return call(aten.remainder.Tensor, value, call(aten.full_like.default, value, divisor))
 
 
+def _attention_mask(call: Writer, mask: Any, sizes: "list[int]") -> Any:
+    """Of all heads of several axes as one; `sizes` are those axes of the queries."""
+    import torch
+
+    aten = torch.ops.aten
+    rank = mask.meta["val"].ndim
+    if rank <= 2:
+        return mask
+    for _ in range(len(sizes) + 3 - rank):
+        mask = call(aten.unsqueeze.default, mask, 0)
+    own = list(mask.meta["val"].shape[1:-2])
+    if not sizes:
+        return call(aten.unsqueeze.default, mask, 1)
+    if own != sizes and any(size != 1 for size in own):
+        mask = call(aten.expand.default, mask, [-1, *sizes, -1, -1])
+    return call(aten.flatten.using_ints, mask, 1, -3)
+
+
+def _attention(call: Writer, node: Any) -> Any:
+    """The exporter knows scaled_dot_product_attention of four axes alone: heads of several axes become one, and of none one. None: as it
+    is, for axes that would have to be broadcast."""
+    import torch
+
+    aten = torch.ops.aten
+    operands, mask = list(node.args[:3]), node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+    shapes = [each.meta["val"].shape for each in operands]
+    rank, sizes = len(shapes[0]), list(shapes[0][1:-2])
+    are_alike = all(len(shape) == rank and list(shape[1:-2]) == sizes for shape in shapes)
+    is_known = all(isinstance(size, int) for size in sizes) and (mask is None or mask.meta["val"].ndim <= max(rank, 2))
+    if rank in (2, 4) or not are_alike or not is_known or node.kwargs.get("enable_gqa"):
+        return None
+    one_axis = [call(aten.flatten.using_ints, each, 1, -3) if sizes else call(aten.unsqueeze.default, each, 1) for each in operands]
+    options = {name: value for name, value in node.kwargs.items() if name != "attn_mask"}
+    one_mask = None if mask is None else _attention_mask(call, mask, sizes)
+    found = call(node.target, *one_axis, one_mask, *node.args[4:], **options)
+    return call(aten.unflatten.int, found, 1, sizes) if sizes else call(aten.squeeze.dim, found, 1)
+
+
 def _drawn(call: Writer, like: Any, low: float, high: float) -> Any:
     """Numbers between the two, of the shape of a value."""
     import torch
@@ -125,6 +163,8 @@ def _rewrite_calls(graph: Any) -> None:
             made = _random_slopes(Writer(graph, node), node)
         elif node.target is aten.remainder.Scalar and isinstance(node.args[1], torch.fx.Node):
             made = _remainder(Writer(graph, node), node)
+        elif node.target is aten.scaled_dot_product_attention.default:
+            made = _attention(Writer(graph, node), node)
         if made is not None:
             node.replace_all_uses_with(made)
             graph.erase_node(node)

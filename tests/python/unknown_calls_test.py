@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import graphpipe  # noqa: E402
+from graphpipe.gaussian_nll import write_out  # noqa: E402
 
 
 class Measures(torch.nn.Module):
@@ -41,6 +42,46 @@ class UnknownCalls(unittest.TestCase):
             losses = Measures(lambda z, table: torch.nn.functional.multilabel_margin_loss(z, torch.tensor([[2, -1, 0, 1]] * 4)))
             with self.assertRaisesRegex(ValueError, "multilabel_margin_loss"):
                 graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
+
+    def test_attention_of_other_than_four_axes_is_that_of_four(self):
+        attention = torch.nn.functional.scaled_dot_product_attention
+        several = lambda z: z[:, None, None, None].expand(-1, 3, 2, 5, -1) * torch.arange(1.0, 6).reshape(5, 1)
+        one = lambda z: z[:, None] * torch.arange(1.0, 6).reshape(5, 1)
+        choice, bias = torch.rand(2, 5, 5) > 0.3, torch.randn(3, 1, 5, 5)
+        choice[..., 0] = True
+        cases = {"no heads": lambda z, table: attention(one(z), one(z) + 1, one(z), scale=0.3),
+                 "no heads, causal": lambda z, table: attention(one(z), one(z), one(z), is_causal=True),
+                 "no heads, a mask of each sample": lambda z, table: attention(one(z), one(z), one(z), one(z) @ one(z).mT),
+                 "several axes": lambda z, table: attention(several(z), several(z), several(z)),
+                 "several axes, a mask of one": lambda z, table: attention(several(z), several(z), several(z), choice),
+                 "several axes, one mask": lambda z, table: attention(several(z), several(z), several(z), choice[0]),
+                 "several axes, a mask of ones": lambda z, table: attention(several(z), several(z), several(z), several(z)[:, :1, :1] @ one(z).mT[:, None, None]),
+                 "several axes, an added mask": lambda z, table: attention(several(z), several(z), several(z), attn_mask=bias)}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, compute in cases.items():
+                module, x = Measures(compute), torch.randn(5, 3)
+                with self.subTest(name):
+                    path = graphpipe.export(module, {"x": x[:4]}, Path(folder) / "model.onnx")
+                    (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy()})
+                    self.assertTrue(torch.allclose(torch.tensor(found), module(x), atol=1e-4))
+
+    def test_the_likelihood_of_normal_values_is_exported_with_its_gradient(self):
+        loss = torch.nn.functional.gaussian_nll_loss
+        cases = {"each its own": lambda z, table: loss(z, z * 0 + 1, z.square(), eps=0.5),
+                 "one a row": lambda z, table: loss(z, z * 0 + 1, z.square().sum(1), full=True, reduction="sum"),
+                 "one for all": lambda z, table: loss(z, z * 0 + 1, z.square().sum(1, keepdim=True), True, 1e-3, "none")}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, compute in cases.items():
+                module, x = Measures(compute), torch.randn(5, 3)
+                with self.subTest(name):
+                    path = graphpipe.export(module, {"x": x[:4]}, Path(folder) / "model.onnx")
+                    (found,) = ReferenceEvaluator(str(path)).run(None, {"x": x.numpy()})
+                    self.assertTrue(torch.allclose(torch.tensor(found), module(x), atol=1e-4))
+        # PyTorch clamps where it computes no gradients.
+        variances = [torch.tensor([0.0, 1e-9, 2.0], requires_grad=True) for _ in range(2)]
+        for function, variance in zip((loss, write_out), variances):
+            function(torch.ones(3), torch.zeros(3), variance).backward()
+        self.assertTrue(torch.equal(variances[0].grad, variances[1].grad))
 
     def test_calls_in_branches_are_written_in_others_too(self):
         branches = Measures(lambda z, table: torch.cond(z.sum() > 0, lambda z: torch.cdist(z, table), lambda z: torch.cdist(z, table) * 2, (z,)))
