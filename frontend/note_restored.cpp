@@ -65,10 +65,10 @@ void warn_of_tokens(const std::vector<std::string>& names, Diagnostics& notes) {
                                 ", or with graphpipe.export")});
 }
 
-void warn_of_elsewhere(const std::vector<std::string>& names, Diagnostics& notes) {
+void tell_of_elsewhere(const std::vector<std::string>& names, Severity severity, Diagnostics& notes) {
   if (names.empty()) return;
   notes.push_back({.code = Code::kLostByExport,
-                   .severity = Severity::kWarning,
+                   .severity = severity,
                    .origin = ModelText(names.front()),
                    .message =
                        "the exporter's optimiser has computed this of a parameter beforehand, and the module does not "
@@ -87,7 +87,8 @@ void note_taken(const Restoration& restored, Diagnostics& notes) {
   warn_of_assumed(assumed, notes);
   warn_of_reshaped(restored.reshaped, notes);
   warn_of_tokens(restored.taken_for_tokens, notes);
-  warn_of_elsewhere(restored.recomputed_elsewhere, notes);
+  tell_of_elsewhere(restored.recomputed_elsewhere, Severity::kWarning, notes);
+  tell_of_elsewhere(restored.exponentials_elsewhere, Severity::kNote, notes);
   for (const SeparatedValue& value : restored.separated)
     notes.push_back(
         {.code = Code::kLostByExport,

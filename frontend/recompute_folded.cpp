@@ -39,6 +39,14 @@ std::vector<double> sums_of_squares(const std::vector<float>& values, const Exte
   return sums;
 }
 
+/// One less the sigmoid of each.
+std::vector<double> remaining_shares(const std::vector<float>& values) {
+  std::vector<double> shares;
+  shares.reserve(values.size());
+  for (const float value : values) shares.push_back(1 / (1 + std::exp(static_cast<double>(value))));
+  return shares;
+}
+
 bool are_close(const std::vector<double>& expected, const std::vector<float>& found) {
   constexpr double kRounding = 1e-5;
   return std::ranges::equal(expected, found,
@@ -47,7 +55,7 @@ bool are_close(const std::vector<double>& expected, const std::vector<float>& fo
 
 /// What a call did of the parameter.
 struct Computation {
-  enum class Kind : uint8_t { kSumOfSquares, kDifferenceFromOne } kind;
+  enum class Kind : uint8_t { kSumOfSquares, kDifferenceFromOne, kRemainingShare } kind;
   size_t axis = 0;  // along which squares are added up
 };
 
@@ -78,11 +86,21 @@ class Recomputer {
     if (parameter == nullptr || !is_read_alone(tensor, parameter->name)) return;
     const std::optional<Computation> computation = computation_of(tensor, from, *parameter);
     if (!computation) return;
-    if (computation->kind == Computation::Kind::kSumOfSquares) add_sum(tensor, *parameter, computation->axis);
-    else add_difference(tensor, *parameter);
+    const char* call = nullptr;  // one that a line without gradients may hold
+    if (computation->kind == Computation::Kind::kSumOfSquares) {
+      add_sum(tensor, *parameter, computation->axis);
+      call = "sum(";
+    } else if (computation->kind == Computation::Kind::kRemainingShare) {
+      const std::string share = unused(tensor.name + "/share");
+      add_node("Sigmoid", {parameter->name}, share);
+      add_difference(tensor, share);
+      call = "sigmoid(";
+    } else {
+      add_difference(tensor, parameter->name);
+    }
     gone_.insert(tensor.name);
     restored_.recomputed.push_back(tensor.name);
-    if (computation->kind == Computation::Kind::kSumOfSquares && may_have_no_gradient(body_, tensor.name, "sum("))
+    if (call != nullptr && may_have_no_gradient(body_, tensor.name, call))
       restored_.recomputed_elsewhere.push_back(tensor.name);
   }
 
@@ -116,15 +134,20 @@ class Recomputer {
         calls.push_back(call_of_value(name));
     const std::string_view last = call_of_value(tensor.name);
     const bool adds_squares = last == "sum" && calls.size() == 1 && (calls[0] == "pow" || calls[0] == "mul");
-    const bool subtracts = (last == "sub" || last == "rsub") && calls.empty();
-    if (!adds_squares && !subtracts) return std::nullopt;
+    const bool is_difference_of_any = last == "sub" || last == "rsub";
+    const bool subtracts = is_difference_of_any && calls.empty();
+    const bool subtracts_share = is_difference_of_any && calls.size() == 1 && calls[0] == "sigmoid";
+    if (!adds_squares && !subtracts && !subtracts_share) return std::nullopt;
     const std::optional<std::string> before = elements_of_(parameter), after = elements_of_(tensor);
     if (!before || !after) return std::nullopt;
     const std::vector<float> values = floats_of(*before), found = floats_of(*after);
     if (adds_squares) return sum_of_squares(tensor, found, parameter, values);
-    return tensor.dims == parameter.dims && is_difference(values, found)
-               ? std::optional(Computation{Computation::Kind::kDifferenceFromOne})
-               : std::nullopt;
+    if (tensor.dims != parameter.dims) return std::nullopt;
+    if (subtracts_share)
+      return are_close(remaining_shares(values), found) ? std::optional(Computation{Computation::Kind::kRemainingShare})
+                                                        : std::nullopt;
+    return is_difference(values, found) ? std::optional(Computation{Computation::Kind::kDifferenceFromOne})
+                                        : std::nullopt;
   }
 
   /// Nothing where several axes fit, and where all elements are numbers that another power leaves as they are.
@@ -173,12 +196,12 @@ class Recomputer {
     added_.push_back(std::move(axes));
   }
 
-  void add_difference(const Tensor& tensor, const Tensor& parameter) {
+  void add_difference(const Tensor& tensor, const std::string& of) {
     Tensor one;
     one.name = unused(tensor.name + "/one");
     one.onnx_type = kFloat32;
     one.data.bytes = wire::element_bytes(ir::DType::kFloat32, 1);
-    add_node("Sub", {one.name, parameter.name}, tensor.name);
+    add_node("Sub", {one.name, of}, tensor.name);
     added_.push_back(std::move(one));
   }
 

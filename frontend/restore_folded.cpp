@@ -40,7 +40,9 @@ bool is_exponential(FoldedValues values) {
 
 bool is_gate(FoldedValues values) { return values == FoldedValues::kSigmoid || values == FoldedValues::kTanh; }
 
-std::string_view call_of_gate(FoldedValues values) { return values == FoldedValues::kTanh ? "tanh(" : "sigmoid("; }
+std::string_view call_of(FoldedValues values) {
+  return is_exponential(values) ? "exp(" : values == FoldedValues::kTanh ? "tanh(" : "sigmoid(";
+}
 
 /// Whether numbers are equal, up to what an exponential and its logarithm, or an addition, round.
 bool are_close(int onnx_type, const std::string& one, const std::string& other) {
@@ -98,8 +100,7 @@ class FoldedRestorer {
     const std::optional<Tensor> part = part_of(tensor, *folded);
     const std::optional<Extents> dims = part ? parameter_for(*part, *folded) : std::nullopt;
     if (!dims) return;
-    if (is_gate(folded->values) && may_have_no_gradient(body_, tensor.name, call_of_gate(folded->values)))
-      restored_.recomputed_elsewhere.push_back(tensor.name);
+    note_elsewhere(tensor.name, folded->values);
     if (may_be_one_number(*part, *folded)) restored_.taken_for_tokens.push_back(folded->parameter);
     std::vector<FoldedTensor> others(reading->merged.size(), *folded);
     for (size_t i = 0; i < others.size(); ++i) {
@@ -110,6 +111,11 @@ class FoldedRestorer {
     for (size_t i = 0; i < others.size(); ++i) separate(reading->merged[i], tensor, *part, others[i], *dims);
     compute(tensor.name, tensor, *part, *folded, *dims);
     gone_.insert(tensor.name);
+  }
+
+  void note_elsewhere(const std::string& value, FoldedValues computed) {
+    if ((is_gate(computed) || is_exponential(computed)) && may_have_no_gradient(body_, value, call_of(computed)))
+      (is_gate(computed) ? restored_.recomputed_elsewhere : restored_.exponentials_elsewhere).push_back(value);
   }
 
   /// What is computed from the parameter: the tensor, or the part of it that is repeated. Nothing where the elements do

@@ -56,6 +56,8 @@ struct Restoration {
   /// Sums of squares, and gates, that the module computes on another line than that which reads them, perhaps without
   /// gradients.
   std::vector<std::string> recomputed_elsewhere;
+  /// Exponentials of which that is so; such as CLIP's and Mamba's usually have gradients.
+  std::vector<std::string> exponentials_elsewhere;
   bool has_changed() const {
     return !names.empty() || !sources.empty() || !separated.empty() || !look_ups.empty() || !recomputed.empty();
   }

@@ -89,3 +89,30 @@ TEST_CASE("a difference from one follows its parameter") {
   CHECK_FALSE(import_mixture({0.5F, 0.5F}, {0.5F, 0.5F}).ok());
   CHECK_FALSE(import_mixture({0.25F, 0.5F}, {0.75F, 0.25F}).ok());
 }
+
+TEST_CASE("what a sigmoid leaves of one follows its parameter") {
+  const auto import_gate = [](const std::vector<float>& rest, const std::string& note, const std::string& line) {
+    return import_noted(
+        exported_model("g (float[N,2] x, float[2] sigmoid, float[2] sub_1) => (float[N,2] y) { r = Relu(x) p = Mul(x, "
+                       "sigmoid) q = Mul(r, sub_1) y = Add(p, q) }",
+                       {{"p", taken_by("mul.Tensor", "%x, %sigmoid")}, {"q", taken_by("mul.Tensor", "%r, %sub_1")}},
+                       {"m"}),
+        {{{"sigmoid", "['m']"}, {"sub_1", note}},
+         {{"sigmoid", {0.25F, 0.5F}}, {"sub_1", rest}},
+         {{"p", {"", "\"model.py\", line 4, in forward\n    " + line}},
+          {"q", {"", "\"model.py\", line 4, in forward\n    " + line}}}});
+  };
+  const std::string note = "['m', 'scalar_tensor_default', 'sigmoid', 'val_2']";
+  const std::string line = "y = x * torch.sigmoid(self.m) + r * (1 - torch.sigmoid(self.m))";
+  const auto imported = import_gate({0.75F, 0.5F}, note, line);
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Sigmoid") == 2);
+  CHECK(count_ops(imported->graph, "Sub") == 1);
+  CHECK(trained(imported) == std::set<std::string>{"m"});
+  CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "warning[lost-by-export] 'sub_1'"));
+  const auto elsewhere = import_gate({0.75F, 0.5F}, note, "y = x * share + r * rest");
+  REQUIRE(elsewhere.ok());
+  CHECK(reports(elsewhere->notes, Code::kLostByExport, "warning[lost-by-export]"));
+  CHECK_FALSE(import_gate({0.75F, 0.75F}, note, line).ok());
+  CHECK_FALSE(import_gate({0.75F, 0.5F}, "['m', 'exp', 'sigmoid']", line).ok());
+}

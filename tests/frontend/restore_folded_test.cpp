@@ -88,18 +88,22 @@ TEST_CASE("a product with a folded transpose trains the parameter, of which the 
   CHECK(is_refused(product(both, {0, 3, 1, 4, 2, 6})));  // it was not computed from that
 }
 
-TEST_CASE("gates that another line reads than computes may have no gradient: a warning says so") {
-  const auto is_warned = [](const std::string& line) {
+TEST_CASE("gates and exponentials that another line reads than computes may have no gradient, which is said") {
+  const auto said = [](const std::string& call, const std::string& line) {
     const auto imported = import_noted(
-        exported_model("g (float[N,3] x, float[] tanh) => (float[N,3] y) { y = Mul(x, tanh) }",
-                       {{"y", taken_by("mul.Tensor", "%x, %tanh")}}, {"w"}),
-        {{{"tanh", "['w']"}}, {{"tanh", {0.5F}}}, {{"y", {"", "\"model.py\", line 4, in forward\n    " + line}}}});
+        exported_model("g (float[N,3] x, float[] " + call + ") => (float[N,3] y) { y = Mul(x, " + call + ") }",
+                       {{"y", taken_by("mul.Tensor", "%x, %" + call)}}, {"w"}),
+        {{{call, "['w']"}}, {{call, {0.5F}}}, {{"y", {"", "\"model.py\", line 4, in forward\n    " + line}}}});
     REQUIRE(imported.ok());
-    return reports(imported->notes, Code::kLostByExport, "warning[lost-by-export] 'tanh'");
+    for (const std::string severity : {"warning", "note"})
+      if (reports(imported->notes, Code::kLostByExport, severity + "[lost-by-export] '" + call + "'")) return severity;
+    return std::string();
   };
-  CHECK(is_warned("return x * gate"));
-  CHECK_FALSE(is_warned("return x * self.w.tanh()"));
-  CHECK_FALSE(is_warned("return x * torch.tanh(self.w)"));
+  CHECK(said("tanh", "return x * gate") == "warning");
+  CHECK(said("tanh", "return x * self.w.tanh()").empty());
+  CHECK(said("tanh", "return x * torch.tanh(self.w)").empty());
+  CHECK(said("exp", "return x * scale") == "note");  // as CLIP has it, which has a gradient
+  CHECK(said("exp", "return x * self.w.exp()").empty());
 }
 
 TEST_CASE("axes go where it does not matter which, and exponentials and negatives are taken back") {
