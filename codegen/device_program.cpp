@@ -40,21 +40,41 @@ ir::Loss stated_loss(const ir::Graph& graph) {
   return graph.loss().value_or(ir::Loss{.normalizer = wire::LossNormalizer::kOne});
 }
 
-std::string loss_row(const ir::Graph& graph, const ir::Loss& loss, TensorTable& tensors) {
+template <typename Range>
+std::vector<std::string> range_rows(const std::vector<Range>& ranges) {
+  std::vector<std::string> rows;
+  for (const Range& range : ranges) rows.push_back(text("{", range.first, ", ", range.last, "}"));
+  return rows;
+}
+
+/// `counted` and `terms` initialise the spans.
+std::string loss_row(const ir::Graph& graph, const ir::Loss& loss, TensorTable& tensors, std::string_view counted,
+                     std::string_view terms) {
   constexpr std::array<std::string_view, 3> kNames = {"kSamples", "kCountedPositions", "kOne"};
   std::string label = "{}";
   for (const ir::Input& input : graph.inputs())
     if (!loss.label.empty() && input.name == loss.label) label = data_row(graph, input, -1, tensors);
   return text("{LossRow::Normalizer::", kNames[static_cast<size_t>(loss.normalizer)], ", ", label, ", ",
               ops::integer(loss.ignore_index.value_or(0)), ", ", loss.ignore_index ? "true" : "false", ", ",
-              loss.elements_per_sample, ", ", span_text("kCounted", loss.counted.size()), "}");
+              loss.elements_per_sample, ", ", counted, terms.empty() ? "" : text(", ", terms), "}");
 }
 
-template <typename Range>
-std::vector<std::string> range_rows(const std::vector<Range>& ranges) {
-  std::vector<std::string> rows;
-  for (const Range& range : ranges) rows.push_back(text("{", range.first, ", ", range.last, "}"));
-  return rows;
+/// The loss of a plan, and the arrays that its rows name.
+struct LossText {
+  std::string row, arrays;
+};
+
+LossText loss_text(const ir::Graph& graph, const ir::Loss& loss, TensorTable& tensors) {
+  std::string arrays = array_text("graphpipe::wire::PositionRange", "kCounted", range_rows(loss.counted));
+  std::vector<std::string> terms;
+  for (const ir::Loss& term : loss.terms) {
+    const std::string counted = text("kCountedOfTerm", terms.size() + 1);
+    arrays += array_text("graphpipe::wire::PositionRange", counted, range_rows(term.counted));
+    terms.push_back(loss_row(graph, term, tensors, span_text(counted, term.counted.size()), ""));
+  }
+  arrays += array_text("LossRow", "kLossTerms", terms);
+  return {loss_row(graph, loss, tensors, span_text("kCounted", loss.counted.size()), terms.empty() ? "" : "kLossTerms"),
+          std::move(arrays)};
 }
 
 std::vector<std::string> stage_rows(const ir::StageGraph& stages, const ir::Schedule& schedule) {
@@ -128,8 +148,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   const std::vector<std::string> placement = placement_rows(stages, ranks);
   const std::vector<std::string> updates = range_rows(loss_updates(loss_stage, schedule));
   TensorTable tensors;
-  const ir::Loss stated = stated_loss(graph);
-  const std::string loss = loss_row(graph, stated, tensors);
+  const LossText loss = loss_text(graph, stated_loss(graph), tensors);
 
   std::string body =
       "#include \"programs/plan.h\"\n\nnamespace pipeline {\nnamespace {\n\nusing namespace graphpipe::runtime;\n\n";
@@ -139,7 +158,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
   body += "// stage, replica, device\n" + array_text("PlacementRow", "kPlacement", placement);
   if (!updates.empty()) body += "// samples [first, last)\n";
   body += array_text("graphpipe::wire::SampleRange", "kLossUpdates", updates) + tensors.dims_array();
-  body += array_text("graphpipe::wire::PositionRange", "kCounted", range_rows(stated.counted));
+  body += loss.arrays;
   body += group_arrays(groups) + "\n}  // namespace\n\n";
   body += text(
       "const PlanTable plan = {\n    .plan_digest = ", CppLiteral::encode(ModelText(options.plan_digest)).str(),
@@ -149,7 +168,7 @@ std::vector<SourceFile> write_plan_table(const ir::Graph& graph, const ir::Stage
       ",\n    .optimizer = ", CppLiteral::encode(ModelText(options.optimizer)).str(),
       ",\n    .threads = ", options.threads, ",\n    .seed = ", options.seed,
       "u,\n    .scales_loss = ", has_gradients_in_fp16(graph) ? "true" : "false",
-      ",\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss,
+      ",\n    .longest_action_ms = ", options.longest_action_ms, ",\n    .loss = ", loss.row,
       ",\n    .loss_updates = ", span_text("kLossUpdates", updates.size()), ",\n    .outputs = ",
       std::ranges::count_if(graph.outputs(),
                             [&](const ir::Output& output) { return ir::joins_samples(graph, output); }),

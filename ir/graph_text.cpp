@@ -127,8 +127,8 @@ class Printer {
   IdMap<ValueId, ParamId> params_;
 };
 
-std::string print_loss(const Loss& loss) {
-  std::string out = text("loss ", name_in(kNormalizers, loss.normalizer));
+std::string print_divisor(const Loss& loss) {
+  std::string out(name_in(kNormalizers, loss.normalizer));
   if (loss.elements_per_sample != 1) out += text(" elements ", loss.elements_per_sample);
   if (!loss.label.empty()) out += " " + quote(loss.label.raw());
   if (loss.ignore_index) out += text(" ignore ", *loss.ignore_index);
@@ -136,6 +136,12 @@ std::string print_loss(const Loss& loss) {
     out += " positions " + bracketed("[", loss.counted, [](const wire::PositionRange& range) {
              return text(range.first, ",", range.last);
            });
+  return out;
+}
+
+std::string print_loss(const Loss& loss) {
+  std::string out = "loss " + print_divisor(loss);
+  for (const Loss& term : loss.terms) out += " term " + print_divisor(term);
   if (loss.compares_samples) out += " compares";
   return out + "\n";
 }

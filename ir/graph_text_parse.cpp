@@ -147,7 +147,13 @@ class LineParser {
 
   void parse_loss() {
     if (draft_.loss) cursor_.fail("the loss is stated twice");
-    Loss& loss = draft_.loss.emplace();
+    Loss& loss = draft_.loss.emplace(divisor());
+    while (cursor_.accept("term")) loss.terms.push_back(divisor());
+    loss.compares_samples = cursor_.accept("compares");
+  }
+
+  Loss divisor() {
+    Loss loss;
     if (cursor_.accept("counted")) loss.normalizer = wire::LossNormalizer::kCountedPositions;
     else if (cursor_.accept("one")) loss.normalizer = wire::LossNormalizer::kOne;
     else cursor_.expect("samples");
@@ -155,7 +161,7 @@ class LineParser {
     if (cursor_.next_is('"')) loss.label = ModelText(cursor_.quoted());
     if (cursor_.accept("ignore")) loss.ignore_index = cursor_.integer();
     if (cursor_.accept("positions")) loss.counted = positions();
-    loss.compares_samples = cursor_.accept("compares");
+    return loss;
   }
 
   /// [first, last, first, last, ...]

@@ -185,12 +185,23 @@ class GraphVerifier {
     return type.shape.empty() && is_floating(type.dtype);
   }
 
+  void check_scale(const Input& scale) {
+    const size_t terms = graph_.loss() ? graph_.loss()->terms.size() : 0;
+    const TensorType& type = graph_.value(scale.value).type;
+    if (terms == 0 && !is_float_scalar(scale.value))
+      report(scale.name, "the loss scale must be a floating-point scalar");
+    if (terms > 0 &&
+        (type.shape != Shape{Dim::fixed(std::ssize(graph_.loss()->terms) + 1)} || !is_floating(type.dtype)))
+      report(scale.name, "the loss scale must hold ", terms + 1,
+             " floating-point numbers, one more than the loss has terms");
+  }
+
   void check_inputs() {
     int scales = 0;
     for (const Input& input : graph_.inputs()) {
       if (input.role != InputRole::kLossScale) continue;
       ++scales;
-      if (!is_float_scalar(input.value)) report(input.name, "the loss scale must be a floating-point scalar");
+      check_scale(input);
     }
     if (scales > 1) report(ModelText(), "there are ", scales, " loss scales");
   }
@@ -208,7 +219,12 @@ class GraphVerifier {
     if (losses > 1) report(ModelText(), "there are ", losses, " losses");
     if ((losses > 0) != graph_.loss().has_value())
       report(ModelText(), losses > 0 ? "the loss is not stated" : "a loss is stated that no output has");
-    if (graph_.loss()) check_loss(*graph_.loss());
+    if (!graph_.loss()) return;
+    check_loss(*graph_.loss());
+    for (const Loss& term : graph_.loss()->terms) {
+      check_loss(term);
+      if (!term.terms.empty()) report(ModelText(), "a term of the loss has terms");
+    }
   }
 
   void check_loss(const Loss& loss) {

@@ -137,8 +137,10 @@ void emit_scale_by_samples(Emitter& emitter) {
   emitter.assign(0, text("at::mul(", emitter.in(0), ", ", emitter.dim(ir::Dim::batch()), ")"), kMulHeader);
 }
 
-SampleSum scaled_by_samples(const NodeView&, std::span<const SampleSum> inputs) {
-  return inputs[0] == SampleSum::kMean ? SampleSum::kSum : SampleSum::kNone;
+/// What does not depend on the samples is its own mean.
+SampleSum scaled_by_samples(const NodeView& node, std::span<const SampleSum> inputs) {
+  const bool is_mean = inputs[0] == SampleSum::kMean || node.input(0).batch == ir::BatchKind::kNone;
+  return is_mean ? SampleSum::kSum : SampleSum::kNone;
 }
 
 // Whatever the input, the result depends on the number of samples.
@@ -152,6 +154,33 @@ Status scale_by_samples_gradient(GradientBuilder& builder) {
   if (!builder.wants(0)) return Ok{};
   builder.set_input_gradient(0, builder.add_one(0, "ScaleBySamples", {builder.output_gradient(0)}));
   return Ok{};
+}
+
+// --- ScaleLossTerm(sum, scales [n]): the sum times the scale of its term ---
+
+Inferred infer_scale_loss_term(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 2, 2));
+  GP_TRY_VOID(expect_floating(node, {0, 1}));
+  const ir::Shape& scales = node.input(1).type.shape;
+  const int64_t term = node.attributes().get_int("term", 0);
+  if (scales.size() != 1 || !scales[0].is_fixed() || term < 0 || term >= scales[0].factor)
+    return problem_at(node, Code::kBadLoss, text("term ", term, " has no scale in ", shape_text(scales)),
+                      "give one scale for each term");
+  return checked(node, {node.input(0)});
+}
+
+Status scale_loss_term_gradient(GradientBuilder& builder) {
+  if (!builder.wants(0)) return Ok{};
+  builder.set_input_gradient(0, builder.add_one(0, "ScaleLossTerm", {builder.output_gradient(0), builder.input(1)},
+                                                builder.forward().attributes()));
+  return Ok{};
+}
+
+void emit_scale_loss_term(Emitter& emitter) {
+  emitter.assign(0,
+                 text("at::mul(", emitter.in(0), ", ", emitter.in(1), ".select(0, ",
+                      emitter.node().attributes().get_int("term", 0), "))"),
+                 kMulHeader);
 }
 
 std::vector<OpDef> elementwise_rows() {
@@ -211,7 +240,16 @@ std::vector<OpDef> contrastive_rows() {
            .gradient = scale_by_samples_gradient,
            .emit = emit_scale_by_samples,
            .sample_sum = scaled_by_samples,
-           .examples = {{.inputs = {normal({})}}}}};
+           .examples = {{.inputs = {normal({})}}}},
+          {.name = "ScaleLossTerm",
+           .precision = Precision::kFloat32,
+           .infer = infer_scale_loss_term,
+           .work = one_flop_per_element,
+           .gradient = scale_loss_term_gradient,
+           .emit = emit_scale_loss_term,
+           .sample_sum = as_first_input,
+           .constant_inputs = 1U << 1,
+           .examples = {{.inputs = {normal({}), normal({3})}, .attributes = {{"term", int64_t{2}}}}}}};
 }
 
 }  // namespace

@@ -60,9 +60,11 @@ Result<Graph> attach_loss(Graph graph, const PassContext& context) {
     return bad_loss(spec.output, "a loss needs a floating-point output", "name another output");
   LossBuilder builder(std::move(graph), spec);
   GP_TRY(AttachedLoss attached, loss->attach(builder, output));
-  const ValueId scale =
-      builder.add_input(ModelText("loss_scale"), ir::InputRole::kLossScale, builder.type(attached.sum).dtype, {});
-  GP_TRY(const ValueId scaled, builder.append("Mul", {attached.sum, scale}));
+  ValueId scaled = attached.sum;
+  if (attached.stated.terms.empty()) {
+    const ValueId scale = builder.add_scale(builder.type(attached.sum).dtype, 0);
+    GP_TRY(scaled, builder.append("Mul", {attached.sum, scale}));
+  }
   graph = std::move(builder.graph());
   if (!context.forward_only) keep_outputs_on_the_way(graph, scaled);
   graph.outputs().push_back({.value = scaled, .name = ModelText("loss"), .role = ir::OutputRole::kLoss});

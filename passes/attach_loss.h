@@ -6,7 +6,8 @@ namespace graphpipe::passes {
 /// Makes the loss of one micro-batch the last output. Of the model's own outputs, those that the loss needs are kept,
 /// or all if nothing is trained. The loss is the sum over its counted positions, times the input of role kLossScale,
 /// which the runtime sets to 1/N of the whole step (docs/semantics.md, section 4). It also states how N follows from
-/// the data (Graph::loss). Summed over micro-batches this is the full batch's loss, and so are its gradients.
+/// the data (Graph::loss). A loss that adds up means over different labels has a scale for each. Summed over
+/// micro-batches this is the full batch's loss, and so are its gradients.
 ///
 /// The label is an input of the model if there is one of that name, otherwise a new input of role kLabel whose shape
 /// follows from the output: the same (mse, bce), or without the class axis (cross entropy). The class axis is axis 1 of

@@ -217,6 +217,8 @@ struct LossRow {
   int64_t elements_per_sample = 1;
   /// The elements of a label's sample that can count, with the batch axis first; if empty, all of them.
   std::span<const wire::PositionRange> counted;
+  /// Terms of the loss that have a divisor of their own, and no terms.
+  std::span<const LossRow> terms = {};
 };
 
 /// Everything about the plan that every device knows.

@@ -42,9 +42,12 @@ ValueId equal_input(const Graph& graph, const Expressions& expressions, const No
   return graph.value(sum->first).type == graph.value(output).type ? sum->first : ValueId();
 }
 
-/// What a mean over the labels that count states of N, if they are at known positions of an input.
-std::optional<ir::Loss> stated_by(const Graph& graph, const Node& mean, const ops::OpDef& entry) {
-  const std::optional<ops::CountedLabels> labels = entry.counted_mean(ops::NodeView(graph, mean));
+}  // namespace
+
+std::optional<ir::Loss> stated_by(const Graph& graph, const Node& mean) {
+  const ops::OpDef* entry = ops::find_op(mean.op);
+  if (entry == nullptr || entry->counted_mean == nullptr) return std::nullopt;
+  const std::optional<ops::CountedLabels> labels = entry->counted_mean(ops::NodeView(graph, mean));
   if (!labels) return std::nullopt;
   const std::optional<LabelPositions> positions =
       label_positions(graph, mean.inputs[labels->input], labels->ignore_index);
@@ -54,8 +57,6 @@ std::optional<ir::Loss> stated_by(const Graph& graph, const Node& mean, const op
                   .ignore_index = labels->ignore_index,
                   .counted = positions->counted};
 }
-
-}  // namespace
 
 std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) {
   const Expressions expressions(graph);
@@ -70,7 +71,7 @@ std::optional<CountedMean> find_counted_mean(const Graph& graph, ValueId value) 
     const ops::OpDef* entry = ops::find_op(node.op);
     if (entry == nullptr) return std::nullopt;
     if (entry->counted_mean != nullptr && read.contains(node.outputs.front())) {
-      const std::optional<ir::Loss> stated = stated_by(graph, node, *entry);
+      const std::optional<ir::Loss> stated = stated_by(graph, node);
       if (!stated || (!found.means.empty() && *stated != found.stated)) return std::nullopt;
       found.means.push_back(id);
       found.stated = *stated;

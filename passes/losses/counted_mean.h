@@ -26,6 +26,9 @@ struct CountedMean {
   ir::Loss stated;
 };
 
+/// What a mean over the labels that count states of N, if the node is one and these are at known positions of an input.
+std::optional<ir::Loss> stated_by(const ir::Graph& graph, const ir::Node& mean);
+
 /// The counted means that a scalar value adds up, each times a constant. None if it is anything else, if its means
 /// count different positions, or if the labels are not elements of one input, each at its own position in its sample
 /// (label_positions.h).

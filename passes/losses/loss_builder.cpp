@@ -30,6 +30,12 @@ ValueId LossBuilder::add_input(const ModelText& name, ir::InputRole role, ir::DT
   return graph_.add_input({.value = {}, .name = name, .role = role}, std::move(value));
 }
 
+ValueId LossBuilder::add_scale(ir::DType dtype, size_t terms) {
+  Shape shape;
+  if (terms > 0) shape.push_back(Dim::fixed(static_cast<int64_t>(terms) + 1));
+  return add_input(ModelText("loss_scale"), ir::InputRole::kLossScale, dtype, std::move(shape));
+}
+
 ir::Input* LossBuilder::known_label() {
   for (ir::Input& input : graph_.inputs())
     if (input.name == spec_.label) return &input;

@@ -13,6 +13,7 @@ Diagnostic bad_loss(const ModelText& origin, std::string message, std::string hi
 
 /// What an entry produces: the sum over what counts in a micro-batch, and how N follows from the step's data.
 struct AttachedLoss {
+  /// Where the stated loss has terms, their sum, each times its own scale.
   ir::ValueId sum;
   ir::Loss stated;
 };
@@ -30,6 +31,9 @@ class LossBuilder {
   Result<ir::ValueId> append(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
   /// Appends an input whose batch kind follows from its shape.
   ir::ValueId add_input(const ModelText& name, ir::InputRole role, ir::DType dtype, ir::Shape shape);
+
+  /// Appends the input of role kLossScale: 1/N, or, for a loss with terms, a vector with that of each term behind it.
+  ir::ValueId add_scale(ir::DType dtype, size_t terms);
 
   /// The model's input with the label's name, if there is one.
   ir::Input* known_label();

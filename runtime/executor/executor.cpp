@@ -284,7 +284,7 @@ void Executor::fill_inputs(const ResolvedAction& action) {
         device_.upload(data_.item(row, step_of(action), within_step(plan_, action.row.range)));
   if (entry.loss_scale_slot >= 0)
     slot[static_cast<size_t>(entry.loss_scale_slot)] =
-        device_.upload(loss_scale_tensor(loss_scales_->divisor(action.row.range) / loss_factor_));
+        device_.upload(loss_scale_tensor(loss_scales_->divisors(action.row.range), loss_factor_));
 }
 
 // Keeps what a recompute starts from, and what has not been sent yet.

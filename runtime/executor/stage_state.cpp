@@ -365,9 +365,11 @@ void take_optimizer_states(StageState& state, const StateLookup& find, const Dev
   }
 }
 
-at::Tensor loss_scale_tensor(double divisor) {
-  at::Tensor scale(at::detail::empty_cpu({}, at::kFloat));
-  *scale.mutable_data_ptr<float>() = static_cast<float>(1 / divisor);
+at::Tensor loss_scale_tensor(std::span<const double> divisors, double factor) {
+  const auto count = std::ssize(divisors);
+  at::Tensor scale(count == 1 ? at::detail::empty_cpu({}, at::kFloat) : at::detail::empty_cpu({count}, at::kFloat));
+  float* const numbers = scale.mutable_data_ptr<float>();
+  for (size_t i = 0; i < divisors.size(); ++i) numbers[i] = static_cast<float>(1 / (divisors[i] / factor));
   return scale;
 }
 

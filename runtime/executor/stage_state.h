@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -131,7 +132,7 @@ std::vector<NamedTensor> named_owned_states(const StageState& state, const Devic
 using StateLookup = std::function<at::Tensor(const std::string& name)>;
 void take_optimizer_states(StageState& state, const StateLookup& find, const Device& device);
 
-/// 1/N, in the form that the stage's loss-scale slot takes.
-at::Tensor loss_scale_tensor(double divisor);
+/// The factor over each divisor, in the form that the stage's loss-scale slot takes: a number where there is one.
+at::Tensor loss_scale_tensor(std::span<const double> divisors, double factor);
 
 }  // namespace graphpipe::runtime

@@ -17,6 +17,7 @@
 #include "runtime/tensors.h"
 #include "support/check.h"
 #include "support/splitmix64.h"
+#include "support/text.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -98,8 +99,7 @@ int64_t counted_positions(const LossRow& loss, const at::Tensor& labels, int64_t
 
 std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed) { return std::make_unique<Synthetic>(batch, seed); }
 
-double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update) {
-  const LossRow& loss = plan.loss;
+double loss_divisor(const LossRow& loss, Data& data, int64_t step, wire::SampleRange update) {
   switch (loss.normalizer) {
     case LossRow::Normalizer::kOne:
       return 1;
@@ -124,15 +124,23 @@ LossScales::LossScales(const PlanTable& plan, Data& data, int64_t first_step, in
     if (before >= steps) continue;
     const int64_t step = first_step + before;
     const wire::SampleRange own = wire::intersect(within_step(plan, update), {0, data.samples_of(step)});
-    const double divisor = loss_divisor(plan, data, step, own);
-    if (divisor == 0 && undefined_.empty())
-      undefined_ = text("all labels of samples [", own.first, ",", own.last, ") of step ", step + 1, " are ",
-                        plan.loss.ignore_index, " and do not count, so their loss is undefined");
-    divisors_.push_back(divisor == 0 ? 1 : divisor);
+    divisors_.emplace_back();
     updates_.push_back({before * plan.batch + own.first, before * plan.batch + own.last});
     step_of_.push_back(static_cast<size_t>(before));
-    totals_[step_of_.back()] += divisor;
+    add_divisor(plan.loss, data, step, own);
+    for (const LossRow& term : plan.loss.terms) add_divisor(term, data, step, own);
   }
+}
+
+void LossScales::add_divisor(const LossRow& loss, Data& data, int64_t step, wire::SampleRange update) {
+  const double divisor = loss_divisor(loss, data, step, update);
+  const bool is_term = !divisors_.back().empty();
+  if (divisor == 0 && undefined_.empty())
+    undefined_ = text("all labels", is_term ? text(" ", quoted(ModelText(loss.label.name))) : "", " of samples [",
+                      update.first, ",", update.last, ") of step ", step + 1, " are ", loss.ignore_index,
+                      " and do not count, so their loss is undefined");
+  divisors_.back().push_back(divisor == 0 ? 1 : divisor);
+  if (!is_term) totals_[step_of_.back()] += divisor;
 }
 
 size_t LossScales::update_of(wire::SampleRange item) const {
@@ -142,13 +150,13 @@ size_t LossScales::update_of(wire::SampleRange item) const {
   return i;
 }
 
-double LossScales::divisor(wire::SampleRange item) const { return divisors_[update_of(item)]; }
+const std::vector<double>& LossScales::divisors(wire::SampleRange item) const { return divisors_[update_of(item)]; }
 
 double LossScales::share(wire::SampleRange item) const {
   if (is_sum_) return 1;  // the updates of a step add up
   const size_t update = update_of(item);
   const bool is_whole_step = std::ranges::count(step_of_, step_of_[update]) == 1;
-  return is_whole_step ? 1 : divisors_[update] / totals_[step_of_[update]];
+  return is_whole_step ? 1 : divisors_[update].front() / totals_[step_of_[update]];
 }
 
 double update_factor(const PlanTable& plan, wire::SampleRange update) {

@@ -58,20 +58,20 @@ int64_t steps_in_folder(const std::string& generated_folder, const std::string& 
 /// Floats are standard normal, integers uniform below DataRow::ids.high, or 2.
 std::unique_ptr<Data> synthetic_data(int64_t batch, uint64_t seed);
 
-/// N of docs/semantics.md, section 4, for the samples of one update: the divisor of their loss; 0 if no label counts.
-/// Needs: the step has these samples.
-double loss_divisor(const PlanTable& plan, Data& data, int64_t step, wire::SampleRange update);
+/// N of docs/semantics.md, section 4, for the samples of one update: the divisor of their loss, or of a term of it; 0
+/// if no label counts. Needs: the step has these samples.
+double loss_divisor(const LossRow& loss, Data& data, int64_t step, wire::SampleRange update);
 
 /// The divisor of every update's loss.
 class LossScales {
  public:
-  /// For the updates in `steps` consecutive steps from `first_step` on. The loss of an update in which no label counts
-  /// is 0: it is divided by 1 and does not contribute to the total.
+  /// For the updates in `steps` consecutive steps from `first_step` on. The loss, or the term, of an update in which no
+  /// label counts is 0: it is divided by 1, and the loss does not contribute to the total.
   LossScales(const PlanTable& plan, Data& data, int64_t first_step, int64_t steps);
   /// Names the first update in which no label counts, whose mean loss is undefined; empty if there is none.
   const std::string& undefined() const { return undefined_; }
-  /// N of the update that holds the item. GP_CHECKs that there is one.
-  double divisor(wire::SampleRange item) const;
+  /// Of the update that holds the item: N, and that of every term. GP_CHECKs that there is such an update.
+  const std::vector<double>& divisors(wire::SampleRange item) const;
   /// The sum of the divisors of a step, from 0.
   double total(size_t step) const { return totals_[step]; }
   /// The share of an update's loss in the loss of its step: 1 if the step is one update, or the loss a sum.
@@ -79,11 +79,12 @@ class LossScales {
 
  private:
   size_t update_of(wire::SampleRange item) const;
+  void add_divisor(const LossRow& loss, Data& data, int64_t step, wire::SampleRange update);
 
   bool is_sum_;
   std::vector<wire::SampleRange> updates_;
   std::vector<size_t> step_of_;  // by update
-  std::vector<double> divisors_;
+  std::vector<std::vector<double>> divisors_;
   std::vector<double> totals_;  // by step
   std::string undefined_;
 };

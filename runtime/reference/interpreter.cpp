@@ -272,7 +272,7 @@ void Interpreter::forward(const ActionRow& row, Item& item, ReplicaExchange* rep
         device_.upload(source_->item(input, step_of(row), within_step(plan_, row.range)));
   if (entry.loss_scale_slot >= 0)
     item.tensors[static_cast<size_t>(entry.loss_scale_slot)] =
-        device_.upload(loss_scale_tensor(loss_scales_->divisor(row.range) / loss_factor_));
+        device_.upload(loss_scale_tensor(loss_scales_->divisors(row.range), loss_factor_));
   call(evaluates_ && entry.evaluate != nullptr ? entry.evaluate : entry.forward, row, item, false, replicas);
   if (KeptOutputs* const outputs = outputs_now())
     outputs->keep(entry, item.tensors, row.range, first_step_ * plan_.batch + row.range.first, device_);

@@ -122,6 +122,7 @@ FORMULAS = {
     "Silu": lambda x, a: (x[0] / (1 + np.exp(-x[0].astype(np.float64)))).astype(np.float32),
     "Scale": lambda x, a: x[0] * np.float32(a["factor"]),
     "ScaleBySamples": lambda x, a: x[0] * np.float32(5),
+    "ScaleLossTerm": lambda x, a: x[0] * x[1][a["term"]],
     "CrossEntropyLossSum": lambda x, a: np.float32(cross_entropy(x[0], x[1], a)),
     "MeanSquaredErrorSum": lambda x, a: np.float32(((x[0].astype(np.float64) - x[1]) ** 2).sum()),
     "BceWithLogitsSum": lambda x, a: np.float32(

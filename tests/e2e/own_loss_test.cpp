@@ -1,5 +1,6 @@
-// A language model with its own loss (transformers' GPT-2, exported with labels): a mean over shifted labels, of which
-// another number counts in every sample, and none in two neighbours. Whatever the micro-batches, it is PyTorch's.
+// Models with their own loss. A language model (transformers' GPT-2, exported with labels): a mean over shifted labels,
+// of which another number counts in every sample, and none in two neighbours. Several tasks, of which each counts
+// labels of its own. Whatever the micro-batches, it is PyTorch's.
 
 #include <doctest/doctest.h>
 
@@ -21,6 +22,23 @@ TEST_CASE("a mean over counted labels: the loss of the whole batch, in micro-bat
     check_folder(reference, folder, "gpt2_labels, " + joined(flags));
   }
   CHECK(nlohmann::json::parse(verify(reference, folder))["by_tolerance"] == true);
+}
+
+TEST_CASE("a sum of means over different labels: each is divided by its own labels of the whole batch") {
+  const Reference reference = read_export("tasks");
+  const std::string folder = work_folder("tasks");
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--devices", "2", "--stages", "2", "--micro-batch", "2"},
+                                             {"--devices", "3", "--planner", "data-parallel", "--micro-batch", "4"},
+                                             {"--devices", "2", "--micro-batch", "1", "--policy", "interleaved"}}) {
+    compile(reference, folder, flags);
+    check_folder(reference, folder, "tasks, " + joined(flags));
+  }
+  CHECK(nlohmann::json::parse(verify(reference, folder))["by_tolerance"] == true);
+  compile(reference, folder, {"--devices", "2", "--micro-batch", "1", "--policy", "2bw", "--update", "4"});
+  const Trained pipeline = train(reference, folder, false), serial = train(reference, folder, true);
+  CHECK(pipeline.losses == serial.losses);
+  CHECK(same_bytes(pipeline.weights, serial.weights));
 }
 
 TEST_CASE("a policy that updates several times a step divides by the labels of each update") {

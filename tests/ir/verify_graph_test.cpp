@@ -75,6 +75,8 @@ TEST_CASE("losses, loss scales and gradients are checked") {
   CHECK(reports(x + "out loss \"x\" %0\n", "loss must be a floating-point scalar"));
   CHECK(reports("i0  %0 = loss_scale \"a\" : f32[]\ni1  %1 = loss_scale \"b\" : f32[]\n", "2 loss scales"));
   CHECK(reports("i0  %0 = loss_scale \"a\" : f32[2]\n", "loss scale must be"));
+  CHECK(reports("i0  %0 = loss_scale \"a\" : f32[2]\nout loss \"loss\" %0\nloss samples term samples term one\n",
+                "loss scale must hold 3 floating-point numbers"));
   CHECK(reports(x + "n0  %1 = F(%0) : f32[]\ngradients 2\ngradient %0 = %1\n", "another type than its value"));
   CHECK(reports("p0  %w0 = weight \"w\" filled(1.0) : f32[]\nshare p0 %0\n", "not trainable"));
 }

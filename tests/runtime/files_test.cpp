@@ -55,6 +55,7 @@ struct Folder {
   std::string path;
 };
 
+constexpr DimRow kBatch[] = {{1, 1}};
 constexpr DimRow kBatchOf2[] = {{1, 1}, {2, 0}};
 constexpr DimRow kColumns[] = {{2, 0}, {1, 1}};
 
@@ -270,17 +271,17 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   const DataRow row{"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0};
   PlanTable plan;
   plan.batch = 3;
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 3);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 3);
   plan.loss = {.normalizer = LossRow::Normalizer::kCountedPositions, .label = row, .has_ignore_index = true};
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 3);
-  CHECK(loss_divisor(plan, *data, 0, {0, 1}) == 1);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 3);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 1}) == 1);
   plan.loss.has_ignore_index = false;
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 6);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 6);
   // Of each pair of labels only the second can count: {-100, 2, -100}.
   static constexpr graphpipe::wire::PositionRange kSecond[] = {{1, 2}};
   plan.loss.has_ignore_index = true;
   plan.loss.counted = kSecond;
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 1);
   // Where nothing counts a training step has no loss, and a batch of an evaluation no part in it.
   static constexpr graphpipe::wire::PositionRange kFirst[] = {{0, 1}};
   plan.loss.counted = kFirst;
@@ -289,16 +290,40 @@ TEST_CASE("the loss divisor counts what the loss counts") {
   const LossScales evaluated(plan, *one_by_one, 0, 3);
   CHECK(evaluated.total(1) == 1);
   CHECK(evaluated.total(2) == 0);
-  CHECK(evaluated.divisor({2, 3}) == 1);
+  CHECK(evaluated.divisors({2, 3}) == std::vector<double>{1});
   CHECK(evaluated.undefined() ==
         "all labels of samples [0,1) of step 3 are -100 and do not count, so their loss is undefined");
   CHECK(LossScales(plan, *one_by_one, 0, 2).undefined().empty());
-  CHECK(loss_divisor(plan, *data, 0, {1, 2}) == 1);
-  CHECK(loss_divisor(plan, *data, 0, {2, 3}) == 0);
+  CHECK(loss_divisor(plan.loss, *data, 0, {1, 2}) == 1);
+  CHECK(loss_divisor(plan.loss, *data, 0, {2, 3}) == 0);
   plan.loss = {.normalizer = LossRow::Normalizer::kSamples, .elements_per_sample = 10};
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 30);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 30);
   plan.loss.normalizer = LossRow::Normalizer::kOne;
-  CHECK(loss_divisor(plan, *data, 0, {0, 3}) == 1);
+  CHECK(loss_divisor(plan.loss, *data, 0, {0, 3}) == 1);
+}
+
+TEST_CASE("a term with labels of its own has a divisor of its own, and none of the loss's total") {
+  const Folder folder;
+  std::string labels(4 * 8, '\0');
+  const int64_t values[4] = {1, -100, 0, -100};
+  std::memcpy(labels.data(), values, sizeof values);
+  std::ofstream(folder.path + "/y.npy", std::ios::binary)
+      << npy("{'descr':'<i8','fortran_order':False,'shape':(4,)}", 0) << labels;
+  const auto data = open_folder(folder.path, "y", 2);
+  static const LossRow kTerms[] = {{.normalizer = LossRow::Normalizer::kCountedPositions,
+                                    .label = {"y", {ElementType::kInt64, kBatch, 0, 1}, 0},
+                                    .has_ignore_index = true}};
+  PlanTable plan;
+  plan.batch = 2;
+  plan.loss.terms = kTerms;
+  const LossScales scales(plan, *data, 0, 2);
+  CHECK(scales.divisors({0, 2}) == std::vector<double>{2, 1});
+  CHECK(scales.total(0) == 2);
+  CHECK(scales.undefined().empty());
+  plan.batch = 1;
+  const auto one_by_one = open_folder(folder.path, "y", 1);
+  CHECK(LossScales(plan, *one_by_one, 0, 2).undefined() ==
+        "all labels \"y\" of samples [0,1) of step 2 are -100 and do not count, so their loss is undefined");
 }
 
 TEST_CASE("the updates of a step share in its mean, and add up to its sum") {
