@@ -19,8 +19,7 @@ namespace {
 
 using ir::StageId;
 
-/// Most plans of an answer, and the items after which simulation stops sooner.
-constexpr size_t kMaxReturned = 12;
+/// The items after which simulation stops sooner.
 constexpr double kMaxSimulatedItems = 50'000;
 constexpr double kStepRounding = 1e-9;
 
@@ -289,7 +288,7 @@ void Candidates::explain_refusal() {
 
 /// Simulates the best plans, and the one with the smallest objective if time allows; keeps those that have a schedule,
 /// with its step. Needs: sorted.
-bool Candidates::simulate_best(size_t max_simulated) {
+bool Candidates::simulate_best(size_t max_simulated, bool keeps_slower) {
   std::vector<PlanCandidate> simulated;
   const auto smallest = std::ranges::min_element(found_, {}, &PlanCandidate::objective);
   double items = 0, known_step = request_.known_step;
@@ -305,7 +304,7 @@ bool Candidates::simulate_best(size_t max_simulated) {
     }
     items += items_of(*request_.graph, candidate->assignment);
     candidate->step_seconds = request_.evaluate(candidate->assignment);
-    known_step = std::min(known_step, candidate->step_seconds);
+    if (!keeps_slower) known_step = std::min(known_step, candidate->step_seconds);
     if (std::isfinite(candidate->step_seconds)) simulated.push_back(std::move(*candidate));
     else refused_ = std::move(candidate->assignment);
   }
@@ -313,10 +312,10 @@ bool Candidates::simulate_best(size_t max_simulated) {
   return is_complete;
 }
 
-Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds, size_t max_simulated) {
+Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds, size_t max_simulated, size_t max_returned) {
   at_step_.clear();  // from here on steps are those of the simulator
   std::stable_sort(found_.begin(), found_.end(), is_better);
-  if (request_.evaluate) complete = simulate_best(max_simulated) && complete;
+  if (request_.evaluate) complete = simulate_best(max_simulated, max_returned > kMaxReturned) && complete;
   if (found_.empty()) {
     if (!complete)
       return Diagnostic{.code = Code::kInterrupted,
@@ -343,9 +342,9 @@ Result<PlanAnswer> Candidates::answer(bool complete, double search_seconds, size
   PlanAnswer answer;
   answer.bound = cost::plan_bound(*request_.graph, *request_.cluster).time_per_sample();
   answer.objective = smallest->objective;
-  if (found_.size() > kMaxReturned) {
-    if (smallest - found_.begin() >= static_cast<std::ptrdiff_t>(kMaxReturned)) found_[kMaxReturned - 1] = *smallest;
-    found_.resize(kMaxReturned);
+  if (found_.size() > max_returned) {
+    if (smallest - found_.begin() >= static_cast<std::ptrdiff_t>(max_returned)) found_[max_returned - 1] = *smallest;
+    found_.resize(max_returned);
   }
   answer.candidates = std::move(found_);
   answer.complete = complete;

@@ -51,6 +51,8 @@ enum class MemoryFit : uint8_t { kDoesNotFit, kThrottled, kFits };
 
 /// Plans of a search that are simulated, where it does not ask for more.
 inline constexpr size_t kMaxSimulated = 8;
+/// Most plans of an answer, where a search does not ask for more.
+inline constexpr size_t kMaxReturned = 12;
 
 /// Collects assignments, without duplicates, and ranks them: all by cost::iteration_time, the best few by the request's
 /// `evaluate`.
@@ -86,9 +88,11 @@ class Candidates {
   void drop_all_but(size_t limit);
 
   /// The best few, and the one with the smallest objective. At most `max_simulated` are simulated, the best by
-  /// cost::iteration_time, and one with the smallest objective.
-  /// Errors: kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
-  Result<PlanAnswer> answer(bool complete, double search_seconds, size_t max_simulated = kMaxSimulated);
+  /// cost::iteration_time, and one with the smallest objective. At most `max_returned` are in the answer; where that is
+  /// more than usual, also plans that cannot be shorter than the best one, which may turn out not to fit. Errors:
+  /// kNoFeasiblePlan where there is no candidate, or kInterrupted where the search was cut off before any.
+  Result<PlanAnswer> answer(bool complete, double search_seconds, size_t max_simulated = kMaxSimulated,
+                            size_t max_returned = kMaxReturned);
 
  private:
   /// The stages as they are, on devices 0, 1, ...
@@ -96,7 +100,7 @@ class Candidates {
   /// Adds it unless it is there already.
   void keep(PlanCandidate candidate);
   /// Returns whether time was left for all that it had to simulate.
-  bool simulate_best(size_t max_simulated);
+  bool simulate_best(size_t max_simulated, bool keeps_slower);
   /// Forgets those by cost::iteration_time before the first that `evaluate` has a step of.
   void drop_best_without_schedule();
   /// Keeps why a plan is none.

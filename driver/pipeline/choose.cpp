@@ -27,7 +27,7 @@ Result<partitioner::ForcedReplicas> parse_replicas(const std::string& flag) {
 }
 
 /// Plans that are kept for where the best one turns out not to fit.
-constexpr size_t kOthers = 64;
+constexpr size_t kOthers = 255;
 
 bool tries_other_policies(const PlanOptions& options) {
   const scheduler::Policy* policy = scheduler::find_policy(options.policy);

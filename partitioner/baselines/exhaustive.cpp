@@ -99,7 +99,7 @@ class Enumerator {
     }
   }
 
-  Result<PlanAnswer> run() {
+  Result<PlanAnswer> run(size_t max_returned) {
     const Stopwatch watch;
     // Counting takes a fraction of trying, which would be in vain where there are too many.
     if (max_plans_ < std::numeric_limits<int64_t>::max()) {
@@ -115,7 +115,7 @@ class Enumerator {
       return Diagnostic{.code = Code::kLimitExceeded,
                         .message = text("there are more than ", max_plans_, " plans to try"),
                         .hint = "use another planner"};
-    return candidates_.answer(!deadline_.passed(), watch.seconds(), kFewKept);
+    return candidates_.answer(!deadline_.passed(), watch.seconds(), kFewKept, max_returned);
   }
 
  private:
@@ -205,13 +205,7 @@ class Enumerator {
   const int64_t placements_;
 };
 
-}  // namespace
-
-Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
-  return plan_exhaustive_within(request, std::numeric_limits<int64_t>::max());
-}
-
-Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t max_plans) {
+Result<PlanAnswer> try_plans(const PlanRequest& request, int64_t max_plans, size_t max_returned) {
   const NodeGroups groups = group_nodes(*request.graph);
   if (groups.nodes.size() > kMaxExhaustiveGroups)
     return Diagnostic{.code = Code::kLimitExceeded,
@@ -219,9 +213,19 @@ Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t ma
                                       " nodes, this graph has ", groups.nodes.size()),
                       .hint = "use the planner graphpipe or sequential"};
   GP_TRY(const DeviceBudget budget, device_budget(request));
-  Result<PlanAnswer> answer = Enumerator(request, groups, budget, max_plans, Places::kInAllGroups).run();
+  Result<PlanAnswer> answer = Enumerator(request, groups, budget, max_plans, Places::kInAllGroups).run(max_returned);
   if (answer.ok() || answer.problems().front().code != Code::kLimitExceeded) return answer;
-  return Enumerator(request, groups, budget, max_plans, Places::kInOrder).run();
+  return Enumerator(request, groups, budget, max_plans, Places::kInOrder).run(max_returned);
+}
+
+}  // namespace
+
+Result<PlanAnswer> plan_exhaustive(const PlanRequest& request) {
+  return try_plans(request, std::numeric_limits<int64_t>::max(), kFewKept);
+}
+
+Result<PlanAnswer> plan_exhaustive_within(const PlanRequest& request, int64_t max_plans) {
+  return try_plans(request, max_plans, kMaxReturned);
 }
 
 }  // namespace graphpipe::partitioner

@@ -48,7 +48,7 @@ TEST_CASE("a table of other products, or of an older version, does not stay wher
 
 TEST_CASE("a table whose kernel does not fit its convolution, which programs would not use, does not stay") {
   const Variable calibration("GRAPHPIPE_CALIBRATION", "default");
-  wire::TimedConvolution deep{.work = {wire::ConvolutionPass::kForward, 8, 512, 512, 7, 7, 1, 1}};
+  wire::TimedConvolution deep{.work = {wire::ConvolutionPass::kForward, 2, 512, 512, 7, 7, 1, 1}};
   REQUIRE_FALSE(wire::fits_kernel(deep.work, wire::ConvolutionKernel::kWinograd4));
   const std::string asked = wire::print_product_table({.convolutions = {deep}});
   for (const auto& [kernel, stays] :

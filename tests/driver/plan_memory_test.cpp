@@ -61,12 +61,18 @@ TEST_CASE("example models: the planner's memory is at least the schedule's bound
     }
 }
 
+namespace {
+
+/// So many numbers, as ONNX's text form has them.
+std::string zeros(size_t count) {
+  std::string numbers = "0";
+  for (size_t i = 1; i < count; ++i) numbers += ",0";
+  return "{" + numbers + "}";
+}
+
+}  // namespace
+
 TEST_CASE("a plan that does not fit with its code's memory makes way for one that does") {
-  const auto zeros = [](size_t count) {
-    std::string numbers = "0";
-    for (size_t i = 1; i < count; ++i) numbers += ",0";
-    return "{" + numbers + "}";
-  };
   const testing::TemporaryFolder folder;
   folder.write("model.onnx",
                testing::parse_onnx_text("g (float[N,8] x) => (float[N,4] out) <float[8,256] a = " + zeros(2048) +
@@ -107,6 +113,41 @@ TEST_CASE("a plan is found that fits by its code, far down among those of the se
   for (const Diagnostic& problem : made.problems()) MESSAGE(to_line(problem));
   REQUIRE(made.ok());
   for (const scheduler::DeviceMemory& device : made->built.memory) CHECK(device.peak <= Bytes(299021));
+}
+
+TEST_CASE("where only code that is counted fits, exhaustive search is not behind itself with a size that is said") {
+  const testing::TemporaryFolder folder;
+  std::string weights, nodes, read = "x";
+  const size_t widths[] = {256, 64, 512, 64, 16};
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i), rows = std::to_string(widths[i]), columns = std::to_string(widths[i + 1]);
+    weights += text(i > 0 ? ", " : "", "float[", rows, ",", columns, "] w", n, " = ", zeros(widths[i] * widths[i + 1]),
+                    ", float[", columns, "] b", n, " = ", zeros(widths[i + 1]));
+    nodes += text("g", n, " = Gemm(", read, ", w", n, ", b", n, ")\n");
+    if (i < 3) nodes += text("r", n, " = Relu(g", n, ")\n");
+    read = "r" + n;
+  }
+  folder.write("model.onnx",
+               testing::parse_onnx_text(text("g (float[N,256] x) => (float[N,16] g3) <", weights, "> {\n", nodes, "}"))
+                   .SerializeAsString());
+  const auto step_with = [&](const char* micro_batch) {
+    driver::Options options;
+    options.model.model = folder / "model.onnx";
+    options.training.loss = "mse:g3,y";
+    options.training.batch = 64;
+    options.plan.planner = "exhaustive";
+    options.plan.cluster = "default";
+    options.plan.devices = 3;
+    options.plan.memory = 430'000;
+    options.plan.micro_batch = micro_batch;
+    const auto made = driver::make_pipeline(options);
+    return made.ok() ? made->built.step_seconds() : std::numeric_limits<double>::infinity();
+  };
+  const double free = step_with("auto");
+  for (const char* size : {"1", "2", "4"}) {
+    CAPTURE(size);
+    CHECK(free <= step_with(size) * (1 + 1e-9));
+  }
 }
 
 TEST_CASE("a limit of memory refuses what the code of a plan needs more, and nothing less") {
