@@ -252,7 +252,9 @@ class ItemWalk {
       }
     }
     Tensor tensor = fresh(output);
-    if (sizes.size() > 3 && sizes.size() <= entry.heads_lie_inside_up_to) tensor.layout = with_heads_inside(sizes);
+    if (sizes.size() > 3 && sizes.size() <= entry.heads_lie_inside_up_to &&
+        sizes.size() == sizes_of(node.inputs.front()).size())
+      tensor.layout = with_heads_inside(sizes);
     if (entry.dependence == ops::Dependence::kElement)
       for (const ValueId input : node.inputs)
         if (const TensorLayout* like = layout_of(input); like != nullptr && like->sizes == sizes) {

@@ -90,7 +90,7 @@ struct Param {
 enum class InputRole : uint8_t {
   kData,       // a model input, read from the data folder
   kLabel,      // the loss's label, read from the data folder
-  kLossScale,  // float scalar: 1/N of the step's loss (docs/semantics.md, section 4), set by the runtime
+  kLossScale,  // 1/N of the step's loss, a float, or with terms one more for each (docs/semantics.md, section 4)
 };
 struct Input {
   ValueId value;

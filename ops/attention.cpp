@@ -116,9 +116,15 @@ Work attention_work(const NodeView& node, Samples samples, size_t q, double prod
 Work attention_forward_work(const NodeView& node, Samples samples) {
   return attention_work(node, samples, 0, 2, {.transposed = 1, .as_is = 1, .scores = 1, .rows = 2});
 }
-/// The scores again, and their gradients; a sum for each row and column of the mask, where it has fewer.
+/// The scores again, and their gradients; a sum for each row and column of the mask, where it has fewer. In float64 all
+/// scores, their weights, and three steps of their gradient.
 Work attention_mask_gradient_work(const NodeView& node, Samples samples) {
+  constexpr double kOfAllScores = 5.0 / 3;
   Work work = attention_work(node, samples, 1, 2, {.transposed = 2, .as_is = 0, .scores = 2, .rows = 2});
+  if (node.input(1).type.dtype == ir::DType::kFloat64) {
+    work.scratch *= kOfAllScores;
+    return work;
+  }
   const ir::Shape &mask = attention_shape(node, 6), &left = attention_shape(node, 1), &right = attention_shape(node, 2);
   const ir::Dim rows = left[left.size() - 2], columns = right[right.size() - 2];
   const bool has_all = mask.size() > 1 && mask[mask.size() - 2] == rows && mask.back() == columns;

@@ -211,7 +211,7 @@ struct OpDef {
   std::vector<ParameterRole> roles;
   /// The attribute `axis` of a node that has none, where the op has that attribute.
   std::optional<int64_t> default_axis;
-  /// Results with four axes, up to this many, have the second and the third to last swapped in memory: attention stores
+  /// Results with four axes, up to this many, and as many as input 0, have the second and the third to last swapped in memory: attention stores
   /// the heads of a position contiguously.
   size_t heads_lie_inside_up_to = 0;
   /// A product that treats operands of three or more axes as one stack of matrices: LibTorch copies an operand whose

@@ -23,13 +23,20 @@ struct Scaled {
   double factor = 1;
 };
 
+/// A mask and the shape of the scores to which it is added: that of the product, or [B, W, H, Q, K] with an axis for
+/// windows, where the product has [B * W, H, Q, K].
+struct AddedMask {
+  ValueId value;
+  Shape scores;
+};
+
 /// The parts of softmax(scale * left right + masks), where right is k transposed.
 struct Scores {
   Scaled left, right;
-  std::vector<ValueId> masks;
+  /// Of the product.
+  Shape shape;
+  std::vector<AddedMask> masks;
   double scale = 1;
-  /// The shape of the scores where a mask of windows is added, [B, W, H, Q, K], if they are [B * W, H, Q, K] before.
-  Shape windows;
   /// In place of what is marked here as later, or not up to the diagonal, there is a value that no score is below.
   ValueId replaced;
 };
@@ -94,7 +101,7 @@ class AttentionFusion {
 
   ValueId mask_under_softmax(ValueId weights) const {
     const std::optional<Scores> scores = scores_under_softmax(weights);
-    return scores && scores->masks.size() == 1 ? scores->masks.front() : ValueId();
+    return scores && scores->masks.size() == 1 ? scores->masks.front().value : ValueId();
   }
 
   /// Whether the value marks the rows that are fully masked: those whose maximum is -infinity.
@@ -123,21 +130,15 @@ class AttentionFusion {
   std::optional<Scores> masked_scores(ValueId sum, int steps) const {
     if (std::optional<Scores> plain = scores_of(sum)) return plain;
     if (steps == 0) return std::nullopt;
-    if (const Node* parted = parts_.made_by(sum, "Reshape");
-        parted != nullptr && has_heads_of(parted->inputs[0], sum)) {
-      std::optional<Scores> scores = masked_scores(parted->inputs[0], steps - 1);
-      if (!scores || shape(sum).size() <= shape(scores->left.value).size()) return scores;
-      if (!scores->windows.empty() && scores->windows != shape(sum)) return std::nullopt;
-      scores->windows = shape(sum);
-      return scores;
-    }
+    const Node* parted = parts_.made_by(sum, "Reshape");
+    if (parted != nullptr && has_heads_of(parted->inputs[0], sum)) return masked_scores(parted->inputs[0], steps - 1);
     const Node* add = parts_.made_by(sum, "Add");
     if (add == nullptr) return std::nullopt;
     for (size_t i = 0; i < 2; ++i) {
       if (shape(add->inputs[i]) != shape(sum)) continue;
       std::optional<Scores> scores = masked_scores(add->inputs[i], steps - 1);
       if (!scores) continue;
-      scores->masks.push_back(add->inputs[1 - i]);
+      scores->masks.push_back({add->inputs[1 - i], shape(sum)});
       return scores;
     }
     return std::nullopt;
@@ -169,9 +170,9 @@ class AttentionFusion {
     if (product == nullptr) return std::nullopt;
     return Scores{.left = without_factors(product->inputs[0]),
                   .right = without_factors(product->inputs[1]),
+                  .shape = shape(product->outputs[0]),
                   .masks = {},
                   .scale = scaled.factor,
-                  .windows = {},
                   .replaced = {}};
   }
 
@@ -184,38 +185,50 @@ class AttentionFusion {
     if (lead(left) != lead(right) || lead(left) != lead(values)) return false;
     if (!left[rank - 2].is_fixed() || !left[rank - 1].is_fixed() || !right[rank - 1].is_fixed()) return false;
     if (values[rank - 1] != left[rank - 1] || values[rank - 2] != right[rank - 1]) return false;
-    if (needs_windows(scores) && (rank != 4 || scores.windows.size() != 5)) return false;
     const ir::DType dtype = parts_.value(scores.left.value).type.dtype;
     if (scores.replaced.valid() && !is_square(scores, scores.replaced)) return false;
-    const auto mask_fits = [&](ValueId mask) {
-      return parts_.value(mask).type.dtype == dtype && (!needs_windows(scores) || is_same_in_windows(mask, scores));
+    const auto mask_fits = [&](const AddedMask& mask) {
+      return parts_.value(mask.value).type.dtype == dtype && has_right_axes(mask, scores);
     };
     return std::ranges::all_of(scores.masks, mask_fits) && parts_.value(v).type.dtype == dtype &&
            step_.outputs[0].type.dtype == dtype;
   }
 
-  /// Whether a mask has the axis of windows, which q lacks.
-  bool needs_windows(const Scores& scores) const {
-    const auto has_windows = [&](ValueId mask) { return shape(mask).size() > shape(scores.left.value).size(); };
-    return std::ranges::any_of(scores.masks, has_windows);
+  /// The shape of the scores with an axis for windows, if a mask is added to them.
+  const Shape* windows_of(const Scores& scores) const {
+    const auto has_windows = [&](const AddedMask& mask) { return mask.scores != scores.shape; };
+    const auto mask = std::ranges::find_if(scores.masks, has_windows);
+    return mask == scores.masks.end() ? nullptr : &mask->scores;
   }
-  /// Whether the mask, which is added to scores with or without the axis of windows, is added to the same ones with it.
-  bool is_same_in_windows(ValueId mask, const Scores& scores) const {
-    const Shape& sizes = shape(mask);
-    return sizes.size() != shape(scores.left.value).size() || sizes.front() == ir::Dim::fixed(1);
+  /// Whether the mask is added to the same scores when all have the axis of windows that one has.
+  bool has_right_axes(const AddedMask& mask, const Scores& scores) const {
+    const Shape* const windows = windows_of(scores);
+    if (windows == nullptr) return true;
+    if (scores.shape.size() != 4 || windows->size() != 5) return false;
+    if (mask.scores == *windows) return true;
+    const Shape& sizes = shape(mask.value);
+    return mask.scores == scores.shape && (sizes.size() < 4 || sizes.front() == ir::Dim::fixed(1));
   }
 
-  /// Whether masks are causal: square over the lengths of q and k, and row i hides the columns after i. These are taken
-  /// out of the scores' masks.
+  /// Whether scores are hidden by a causal mask: square over the lengths of q and k, and row i hides the columns after
+  /// i. It is taken out of the masks, unless others, which are no trained distances, may hide all that it leaves.
   bool take_causal_masks(Scores& scores) const {
-    const auto hides_later = [&](ValueId mask) { return parts_.is_causal_mask(mask) && is_square(scores, mask); };
-    return std::erase_if(scores.masks, hides_later) > 0 || scores.replaced.valid();
+    const auto hides_later = [&](const AddedMask& mask) {
+      return parts_.is_causal_mask(mask.value) && is_square(scores, mask.value);
+    };
+    const auto is_distance = [&](const AddedMask& mask) {
+      return parts_.is_trained(mask.value) && parts_.value(mask.value).batch == ir::BatchKind::kNone;
+    };
+    const auto is_harmless = [&](const AddedMask& mask) { return hides_later(mask) || is_distance(mask); };
+    if (scores.replaced.valid()) return true;
+    return std::ranges::all_of(scores.masks, is_harmless) && std::erase_if(scores.masks, hides_later) > 0;
   }
 
   /// q, k or v with the axis of windows, if a mask has it.
   Result<ValueId> with_windows(const Scores& scores, ValueId value) const {
-    if (!needs_windows(scores)) return value;
-    Shape parted = {scores.windows[0], scores.windows[1]};
+    const Shape* const windows = windows_of(scores);
+    if (windows == nullptr) return value;
+    Shape parted = {windows->at(0), windows->at(1)};
     parted.insert(parted.end(), shape(value).begin() + 1, shape(value).end());
     return of_shape(value, parted);
   }
@@ -223,14 +236,14 @@ class AttentionFusion {
     if (shape(value) == wanted) return value;
     return append_like(step_.made, step_.node, "Reshape", {value}, {{"shape", wanted}});
   }
-  Result<ValueId> sum_of(const std::vector<ValueId>& masks) const {
+  Result<ValueId> sum_of(const std::vector<AddedMask>& masks) const {
     ValueId sum;
-    for (const ValueId mask : masks) {
+    for (const AddedMask& mask : masks) {
       if (!sum.valid()) {
-        sum = mask;
+        sum = mask.value;
         continue;
       }
-      GP_TRY(sum, append_like(step_.made, step_.node, "Add", {sum, mask}));
+      GP_TRY(sum, append_like(step_.made, step_.node, "Add", {sum, mask.value}));
     }
     return sum;
   }

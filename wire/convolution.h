@@ -62,7 +62,13 @@ struct Convolution {
 inline WinogradShape winograd_shape(const Convolution& of, int64_t tile) {
   if (of.pass == ConvolutionPass::kInputGradient)
     return {of.samples, of.results, of.channels, of.height, of.width, tile};
-  return {of.samples, of.channels, of.results, of.result_height(), of.result_width(), tile};
+  return {of.samples,
+          of.channels,
+          of.results,
+          of.result_height(),
+          of.result_width(),
+          tile,
+          of.pass == ConvolutionPass::kWeightGradient};
 }
 
 /// Whether Winograd's method with such tiles may be the fastest. Where planes end inside of many tiles these are mostly

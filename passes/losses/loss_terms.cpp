@@ -96,9 +96,11 @@ class TermFinder {
 
 std::optional<LossTerms> find_loss_terms(const Graph& graph, ValueId value) {
   LossTerms found = TermFinder(graph).find(value);
-  const bool all_are_float = std::ranges::all_of(found.terms, [&](const LossTerms::Term& term) {
-    return graph.value(term.value).type.dtype == ir::DType::kFloat32;
-  });
+  const auto is_float = [&](ValueId of) { return graph.value(of).type.dtype == ir::DType::kFloat32; };
+  const bool all_are_float =
+      std::ranges::all_of(found.terms, [&](const LossTerms::Term& term) { return is_float(term.value); }) &&
+      std::ranges::all_of(found.steps,
+                          [&](const LossTerms::Step& step) { return is_float(graph.node(step.node).outputs.front()); });
   if (found.divisors.empty() || !all_are_float) return std::nullopt;
   return found;
 }

@@ -239,7 +239,7 @@ std::tuple<at::Tensor, at::Tensor> attention(const at::Tensor& q, const at::Tens
                                              const at::Tensor& mask, bool causal, double scale) {
   if (is_recorded(q) || is_recorded(k) || is_recorded(v) || is_recorded(mask))
     return AllScores(q, k, v, mask, causal, scale).result();
-  if (q.is_cuda()) {
+  if (q.is_cuda() && !mask.defined()) {
     const GpuOperands of(q, k, v);
     if (const GpuAttention kernel = gpu_attention_kernel(of.q, of.k, of.v, mask, causal, scale);
         kernel != GpuAttention::kNone) {
@@ -271,7 +271,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attention_gradient(const at::Tens
                                                                   const at::Tensor& k, const at::Tensor& v,
                                                                   const at::Tensor& result, const at::Tensor& rows,
                                                                   const at::Tensor& mask, bool causal, double scale) {
-  if (q.is_cuda()) {
+  if (q.is_cuda() && !mask.defined()) {
     const GpuOperands of(q, k, v);
     if (const GpuAttention kernel = gpu_attention_kernel(of.q, of.k, of.v, mask, causal, scale);
         kernel != GpuAttention::kNone) {
@@ -309,15 +309,16 @@ at::Tensor attention_mask_gradient(const at::Tensor& gradient, const at::Tensor&
   const HeadSizes sizes = sizes_of(q, k, causal, scale);
   const at::Tensor sums = zeros_of_mask(mask, q, k), expanded = sums.expand_as(of.mask);
   const std::vector<std::vector<int64_t>> heads = heads_of_matrices(expanded, sums);
-  const int64_t shared = heads_per_key(q, k);
+  const int64_t shared = heads_per_key(q, k), blocks = (sizes.rows + kRowsAtOnce - 1) / kRowsAtOnce;
   for_type(q.scalar_type(), [&]<typename T>(T) {
-    // A matrix is summed by one thread, in the order of heads, so that bits do not depend on the number of threads.
-    at::parallel_for(0, heads_of(sums), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+    // A block of a matrix is summed by one thread, in the order of heads, so that bits do not depend on the number of
+    // threads.
+    at::parallel_for(0, heads_of(sums) * blocks, /*grain_size=*/1, [&](int64_t begin, int64_t end) {
       at::Tensor scratch = at::empty({attention_mask_gradient_scratch(sizes)}, sums.options());
-      for (int64_t matrix = begin; matrix < end; ++matrix)
-        for (const int64_t index : heads[static_cast<size_t>(matrix)])
-          differentiate_mask(sizes, gradient_of_head<T>(of, index, index / shared), head_of<float>(sums, matrix),
-                             scratch.mutable_data_ptr<float>());
+      for (int64_t block = begin; block < end; ++block)
+        for (const int64_t index : heads[static_cast<size_t>(block / blocks)])
+          differentiate_mask(sizes, gradient_of_head<T>(of, index, index / shared), block % blocks * kRowsAtOnce,
+                             head_of<float>(sums, block / blocks), scratch.mutable_data_ptr<float>());
     });
   });
   const bool has_all = sums.numel() == mask.numel();

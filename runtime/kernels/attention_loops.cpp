@@ -129,19 +129,20 @@ void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>
 }
 
 template <typename T>
-void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, Rows<float> of_mask, float* scratch,
-                        [[maybe_unused]] VectorLevel level) {
+void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, int64_t first, Rows<float> of_mask,
+                        float* scratch, [[maybe_unused]] VectorLevel level) {
 #if defined(GRAPHPIPE_HAS_LEVELS)
-  if (level == VectorLevel::kAvx512) return with_avx512::attend_backwards_to_mask(sizes, head, of_mask, scratch);
-  if (level == VectorLevel::kAvx2) return with_avx2::attend_backwards_to_mask(sizes, head, of_mask, scratch);
+  if (level == VectorLevel::kAvx512) return with_avx512::attend_backwards_to_mask(sizes, head, first, of_mask, scratch);
+  if (level == VectorLevel::kAvx2) return with_avx2::attend_backwards_to_mask(sizes, head, first, of_mask, scratch);
 #endif
-  any_processor::attend_backwards_to_mask(sizes, head, of_mask, scratch);
+  any_processor::attend_backwards_to_mask(sizes, head, first, of_mask, scratch);
 }
 
 #define GRAPHPIPE_ATTENTION_OF(T)                                                                                \
   template void attend_heads<T>(const HeadSizes&, std::span<const Head<T>>, float*, VectorLevel);                \
   template void differentiate_heads<T>(const HeadSizes&, std::span<const HeadGradient<T>>, float*, VectorLevel); \
-  template void differentiate_mask<T>(const HeadSizes&, const HeadGradient<T>&, Rows<float>, float*, VectorLevel);
+  template void differentiate_mask<T>(const HeadSizes&, const HeadGradient<T>&, int64_t, Rows<float>, float*,    \
+                                      VectorLevel);
 GRAPHPIPE_ATTENTION_OF(float)
 GRAPHPIPE_ATTENTION_OF(c10::BFloat16)
 GRAPHPIPE_ATTENTION_OF(c10::Half)

@@ -65,9 +65,10 @@ void attend_heads(const HeadSizes& sizes, std::span<const Head<T>> heads, float*
 template <typename T>
 void differentiate_heads(const HeadSizes& sizes, std::span<const HeadGradient<T>> heads, float* scratch,
                          VectorLevel level = vector_level());
-/// Adds the gradient of the head's scores [Q, K] to that of its mask, of which several heads may have one.
+/// Adds the gradient of kRowsAtOnce rows of the head's scores, from `first` on, to those of its mask [Q, K], of which
+/// several heads may have one.
 template <typename T>
-void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, Rows<float> of_mask, float* scratch,
-                        VectorLevel level = vector_level());
+void differentiate_mask(const HeadSizes& sizes, const HeadGradient<T>& head, int64_t first, Rows<float> of_mask,
+                        float* scratch, VectorLevel level = vector_level());
 
 }  // namespace graphpipe::runtime

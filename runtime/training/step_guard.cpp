@@ -86,7 +86,7 @@ void check_defined(const LossScales& scales, StepGuard* guard) {
   if (guard == nullptr)
     fail(Code::kBadData, scales.undefined(),
          "use a batch in which some labels count, or, where the schedule is synchronous, skip such steps with "
-         "--on-anomaly skip");
+         "--on-anomaly skip; where it is not, each update needs some: plan with a larger --micro-batch");
   guard->note(scales.undefined());
 }
 

@@ -176,16 +176,20 @@ out model "logits" %9
   CHECK(micro.scope.at("BatchNormalization") == SampleScope::kMicroBatch);
 }
 
-TEST_CASE("a loss of a counted mean beside another term sees the batch, unless all labels count") {
-  const std::string body = R"(n0  %6 = MatMul(%0, %3) : f32[B,4] from "head"
+TEST_CASE(
+    "a counted mean beside another term has a divisor of its own; times another it sees the batch, unless all labels "
+    "count") {
+  const std::string before = R"(n0  %6 = MatMul(%0, %3) : f32[B,4] from "head"
 n1  %7, %8 = SoftmaxCrossEntropyLoss(%6, %2) {ignore_index=-100, reduction="mean"} : f32[] @mixed, f32[B,4] from "ce"
 n2  %9 = Sub(%6, %1) : f32[B,4] from "difference"
 n3  %10 = Mul(%9, %9) : f32[B,4] from "square"
 n4  %11 = ReduceMean(%10) {keepdims=0, axes=[0,1]} : f32[] @mixed from "mse"
-n5  %12 = Add(%7, %11) : f32[] @mixed from "sum"
+n5  %12 = )";
+  const std::string after = R"((%7, %11) : f32[] @mixed from "both"
 out model "loss" %12
 )";
   const ir::LossSpec loss{.kind = "output", .output = ModelText("loss")};
-  CHECK(scopes(body, loss).scope.at("SoftmaxCrossEntropyLoss") == SampleScope::kBatch);
-  CHECK(all_each(scopes(body, loss, {.all_labels_count = true})));
+  CHECK(all_each(scopes(before + "Add" + after, loss)));
+  CHECK(all_each(scopes(before + "Add" + after, loss, {.all_labels_count = true})));
+  CHECK(scopes(before + "Mul" + after, loss).scope.at("SoftmaxCrossEntropyLoss") == SampleScope::kBatch);
 }

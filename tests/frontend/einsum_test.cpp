@@ -25,7 +25,7 @@ Diagnostics problems_of_einsum(const std::string& equation, const std::string& i
 
 }  // namespace
 
-TEST_CASE("an equation of two operands that needs every label stays one product") {
+TEST_CASE("an equation of two operands stays one product, unless it is a stack of products of matrices") {
   CHECK(nodes_of_einsum("bqhd,bkd->bqk", "float[N,2,5,3] x, float[N,4,3] y", "x, y") ==
         "ReduceSum(%0) {axes=[2], keepdims=0} : f32[B,2,3]\n"
         "Transpose(%1) {perm=[0,2,1]} : f32[B,3,4]\nMatMul(%2, %3) : f32[B,2,4]\n");

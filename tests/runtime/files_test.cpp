@@ -55,7 +55,6 @@ struct Folder {
   std::string path;
 };
 
-constexpr DimRow kBatch[] = {{1, 1}};
 constexpr DimRow kBatchOf2[] = {{1, 1}, {2, 0}};
 constexpr DimRow kColumns[] = {{2, 0}, {1, 1}};
 
@@ -305,13 +304,13 @@ TEST_CASE("the loss divisor counts what the loss counts") {
 TEST_CASE("a term with labels of its own has a divisor of its own, and none of the loss's total") {
   const Folder folder;
   std::string labels(4 * 8, '\0');
-  const int64_t values[4] = {1, -100, 0, -100};
+  const int64_t values[4] = {1, -100, -100, -100};
   std::memcpy(labels.data(), values, sizeof values);
   std::ofstream(folder.path + "/y.npy", std::ios::binary)
-      << npy("{'descr':'<i8','fortran_order':False,'shape':(4,)}", 0) << labels;
+      << npy("{'descr':'<i8','fortran_order':False,'shape':(2, 2)}", 0) << labels;
   const auto data = open_folder(folder.path, "y", 2);
   static const LossRow kTerms[] = {{.normalizer = LossRow::Normalizer::kCountedPositions,
-                                    .label = {"y", {ElementType::kInt64, kBatch, 0, 1}, 0},
+                                    .label = {"y", {ElementType::kInt64, kBatchOf2, 0, 1}, 0},
                                     .has_ignore_index = true}};
   PlanTable plan;
   plan.batch = 2;
@@ -323,7 +322,7 @@ TEST_CASE("a term with labels of its own has a divisor of its own, and none of t
   plan.batch = 1;
   const auto one_by_one = open_folder(folder.path, "y", 1);
   CHECK(LossScales(plan, *one_by_one, 0, 2).undefined() ==
-        "all labels \"y\" of samples [0,1) of step 2 are -100 and do not count, so their loss is undefined");
+        "all labels 'y' of samples [0,1) of step 2 are -100 and do not count, so their loss is undefined");
 }
 
 TEST_CASE("the updates of a step share in its mean, and add up to its sum") {
