@@ -11,7 +11,7 @@ def written_out() -> Any:
     """While it is entered, calls that the exporter would not keep, or would refuse, are written out."""
     import torch
 
-    functions = {torch.nn.functional.cross_entropy: cross_entropy.write_out, torch.nn.functional.gaussian_nll_loss: gaussian_nll.write_out}
+    functions: dict[Any, Any] = {torch.nn.functional.cross_entropy: cross_entropy.write_out, torch.nn.functional.gaussian_nll_loss: gaussian_nll.write_out}
 
     class WritesOut(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
