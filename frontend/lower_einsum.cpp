@@ -1,7 +1,7 @@
 // Einsum with any equation. A stack of products of matrices is a MatMul. The dictionary's entry takes any other product
-// of two operands in which every label is needed; everything else is rewritten first: repeated labels become diagonals, labels of only one operand are summed, axes of
-// size 1 that broadcast are dropped, and three or more operands become products of pairs, in the order that needs the
-// fewest multiplications.
+// of two operands in which every label is needed; everything else is rewritten first: repeated labels become diagonals,
+// labels of only one operand are summed, axes of size 1 that broadcast are dropped, and three or more operands become
+// products of pairs, in the order that needs the fewest multiplications.
 
 #include <algorithm>
 #include <limits>

@@ -5,8 +5,9 @@
 //
 // Sizes: q and the result [.., Q, D], k and v [.., K, D], with one to three leading axes that are equal in all of them,
 // as samples, windows and heads; but that k and v may have fewer heads, the last of two or three, each for as many
-// following heads of q (grouped queries; Ainslie et al., "GQA", EMNLP 2023); mask, if defined, of their floating type and broadcast to [.., Q, K]. A row that is fully
-// masked, with negative infinity, has a result of zeros and contributes no gradients.
+// following heads of q (grouped queries; Ainslie et al., "GQA", EMNLP 2023); mask, if defined, of their floating type
+// and broadcast to [.., Q, K]. A row that is fully masked, with negative infinity, has a result of zeros and
+// contributes no gradients.
 
 #include <tuple>
 
