@@ -307,6 +307,7 @@ std::vector<OpDef> matmul_rows() {
            .features = FeatureAxis::kLast,
            .roles = {ParameterRole::kWeight, ParameterRole::kWeight},
            .stacks_matrices = true,
+           .sample_sum = as_factor,
            .examples = matmul_examples()},
           {.name = "MatMulGradLeft",
            .infer = infer_matmul_grad_left,

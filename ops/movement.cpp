@@ -11,6 +11,7 @@
 #include "ops/families.h"
 #include "ops/gradient_helpers.h"
 #include "ops/infer_helpers.h"
+#include "ops/sample_sum.h"
 
 namespace graphpipe::ops {
 namespace {
@@ -399,6 +400,7 @@ std::vector<OpDef> concat_and_split_rows() {
        .gradient = concat_gradient,
        .emit = emit_concat,
        .default_axis = 0,
+       .sample_sum = as_terms,
        .examples = {{.inputs = {normal({kB, 2, 3}), normal({kB, 1, 3}), normal({kB, 4, 3})},
                      .attributes = {{"axis", int64_t{1}}}},
                     {.inputs = {normal({kB, 2}), normal({kB, 2})}, .attributes = {{"axis", int64_t{0}}}},
@@ -436,6 +438,7 @@ std::vector<OpDef> slice_and_tile_rows() {
        .gradient = slice_gradient,
        .emit = emit_slice,
        .is_view = slice_is_view,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 6, 4})}, .attributes = slice_of({1, -3}, {4, INT64_MAX}, {1, 2}, {1, 1})},
                     {.inputs = {normal({kB, 6, 4})}, .attributes = backwards},
                     {.inputs = {normal({kB, 6})}, .attributes = slice_of({0, 2}, {INT64_MAX, 3}, {0, 1}, {1, 1})}}},
