@@ -251,6 +251,9 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .states = std::move(states),
                                                .share = share,
                                                .control = control_.get()});
+  // Workers of a parameter server update nothing.
+  if (plan_.server < 0 || plan_.server == program_.device)
+    for (StageState& state : states_) begin_optimizer(state);
 }
 
 // The feeder announces its name with the first batch. All ranks wait for it here, before any of them waits for

@@ -192,6 +192,12 @@ void divide_optimizer_state(const PlanTable& plan, StageState& state) {
   }
 }
 
+void begin_optimizer(StageState& state) {
+  for (const size_t index : state.trainable)
+    if (state.owned.empty() || state.owned[index].count > 0)
+      state.optimizer.begin(index, owned_part(state, index, state.weights[index]));
+}
+
 at::Tensor owned_part(const StageState& state, size_t index, const at::Tensor& tensor) {
   return state.owned.empty() ? tensor : elements_in(tensor, state.owned[index]);
 }

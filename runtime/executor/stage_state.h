@@ -79,6 +79,9 @@ StageState load_stage(const StageEntry& entry, int32_t replica, const WeightFile
 /// Limits the state to the elements that its replica updates, if the plan's replicas of the stage divide the
 /// optimizer's state. Throws RunError (kUsage) if the run asks for what needs the whole state.
 void divide_optimizer_state(const PlanTable& plan, StageState& state);
+/// Creates the optimizer's state of what this replica updates, where there is none: its memory lasts for the training,
+/// and an update within a step would create it among tensors that last for the step.
+void begin_optimizer(StageState& state);
 /// Of a tensor of the parameter's shape, what this replica updates.
 at::Tensor owned_part(const StageState& state, size_t index, const at::Tensor& tensor);
 

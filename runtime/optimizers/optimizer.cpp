@@ -35,12 +35,15 @@ Optimizer::Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool
     : rule_(&update_rule(name)), main_weights_(main_weights), terms_(std::move(terms)), states_(terms_.size()) {}
 
 void Optimizer::begin(size_t index, const at::Tensor& weight) {
-  if (!states_[index].started) take_state(index, fresh_state(index, weight));
+  if (states_[index].started) return;
+  take_state(index, fresh_state(index, weight));
+  states_[index].updated = false;
 }
 
 void Optimizer::step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor) {
   begin(index, weight);
   State& state = states_[index];
+  state.updated = true;
   const UpdateTerms terms = terms_of(index, rate_factor);
   if (gradient.is_sparse()) {
     state.last_rate = update_stored_rows(*rule_, weight, gradient, state.tensors, terms);
@@ -88,6 +91,7 @@ void Optimizer::step_together(std::span<const Update> updates, double rate_facto
   for (const auto& [index, weight, gradient] : updates) {
     begin(index, *weight);
     State& state = states_[index];
+    state.updated = true;
     const bool has_main = state.main_weight.defined();
     group.weights.push_back(has_main ? state.main_weight : *weight);
     group.gradients.push_back(has_main ? gradient->to(at::kFloat) : *gradient);
@@ -119,7 +123,8 @@ void Optimizer::take_state(size_t index, ParameterState state) {
     main_weight = state.back().tensor;
     state.pop_back();
   }
-  states_[index] = {.tensors = std::move(state), .main_weight = std::move(main_weight), .started = true};
+  states_[index] = {
+      .tensors = std::move(state), .main_weight = std::move(main_weight), .started = true, .updated = true};
 }
 
 at::Tensor Optimizer::updated_weight(size_t index, const at::Tensor& weight) const {
@@ -135,7 +140,7 @@ void Optimizer::set_weight(size_t index, at::Tensor& weight, const at::Tensor& e
 }
 
 UpdateScale Optimizer::scale(size_t index, const at::Tensor& gradient) const {
-  if (rule_->scale != nullptr && states_[index].started)
+  if (rule_->scale != nullptr && states_[index].updated)
     return rule_->scale(gradient, states_[index].tensors, terms_[index]);
   return {.second_moment = {}, .gradient_norm = gradient.norm().item<double>()};
 }

@@ -15,8 +15,11 @@ class Optimizer {
   /// `name` as in wire/optimizers.h; `terms` by parameter. `main_weights`: 16-bit parameters are updated in float32, as
   /// main weights that are part of their state (Micikevicius et al., Mixed Precision Training, 2018, section 3.1).
   Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights = false);
-  /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` selects the state; it
-  /// is created at the first call. The gradient has the type of the weight, or float32 with a main weight. It may be
+  /// Creates the state of the first update, unless there is one. step() does it too: a call ahead is for memory that is
+  /// to be there before.
+  void begin(size_t index, const at::Tensor& weight);
+  /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` selects the state. The
+  /// gradient has the type of the weight, or float32 with a main weight. It may be
   /// sparse by rows (kernels/table_rows.h) if takes_rows().
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
   /// One parameter of step_all().
@@ -33,7 +36,7 @@ class Optimizer {
   }
 
   /// What the next step of this parameter depends on in addition to weight and gradient: the rule's own tensors, which
-  /// later steps change. Empty before the first step, and if the rule has no state.
+  /// later steps change. Empty before begin(), and if the rule has no state.
   ParameterState state(size_t index) const;
   /// What state() returns after a step of a weight like this one: names, types and shapes, for reading them from a
   /// file.
@@ -52,7 +55,7 @@ class Optimizer {
 
   /// The rate of the last step (UpdateRule::update); 0 before the first.
   double last_rate(size_t index) const { return states_[index].last_rate; }
-  /// The scale of the last step, given its gradient.
+  /// The scale of the last step, given its gradient; before the first one that of the gradient itself.
   UpdateScale scale(size_t index, const at::Tensor& gradient) const;
 
  private:
@@ -60,9 +63,10 @@ class Optimizer {
     ParameterState tensors;
     at::Tensor main_weight;  // undefined where there is none
     bool started = false;
+    /// That of an update: one of a run from whose state this one goes on counts.
+    bool updated = false;
     double last_rate = 0;
   };
-  void begin(size_t index, const at::Tensor& weight);
   UpdateTerms terms_of(size_t index, double rate_factor) const;
   void step_together(std::span<const Update> updates, double rate_factor);
 

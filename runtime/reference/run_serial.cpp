@@ -141,6 +141,7 @@ Ending run(std::span<const DeviceProgram> programs, const wire::RunOptions& opti
   device->reset_peak();
   wire::RunResult result{.plan = plan.plan_digest, .transport = "serial", .devices = plan.device_count};
   CheckpointSession checkpoints = open_checkpoints(plan, options, folder, interpreter, *device);
+  for (StageState* state : interpreter.all_states()) begin_optimizer(*state);
   train(interpreter, loss_scale ? &*loss_scale : nullptr, checkpoints, *device, plan, *data, eval_data.get(), options,
         result);
   result.peak_bytes = {device->peak_bytes()};
