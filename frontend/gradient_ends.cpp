@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <string_view>
 
@@ -15,6 +16,14 @@ bool is_cast_to_integers(const OnnxNode& node) {
   const Attribute* const to = node.op == "Cast" ? node.find("to") : nullptr;
   const auto dtype = to == nullptr ? std::nullopt : dtype_of_onnx(static_cast<int>(to->i));
   return dtype && !ir::is_floating(*dtype);
+}
+
+/// "exp(" in "x * self.w.exp()", not in "x.logsumexp(0)".
+bool holds_call(std::string_view line, std::string_view call) {
+  const auto ends_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (size_t at = line.find(call); at != line.npos; at = line.find(call, at + 1))
+    if (at == 0 || !ends_name(line[at - 1])) return true;
+  return false;
 }
 
 }  // namespace
@@ -42,7 +51,7 @@ bool may_have_no_gradient(const GraphBody& body, const std::string& value, std::
   return std::ranges::any_of(body.nodes,
                              [&](const OnnxNode& node) {
                                return std::ranges::find(node.inputs, value) != node.inputs.end() &&
-                                      line_of(node.code).find(call) == std::string_view::npos;
+                                      !holds_call(line_of(node.code), call);
                              }) &&
          reached_by_gradients(body).contains(value);
 }

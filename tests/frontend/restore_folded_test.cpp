@@ -103,6 +103,7 @@ TEST_CASE("gates and exponentials that another line reads than computes may have
   CHECK(said("tanh", "return x * self.w.tanh()").empty());
   CHECK(said("tanh", "return x * torch.tanh(self.w)").empty());
   CHECK(said("exp", "return x * scale") == "note");  // as CLIP has it, which has a gradient
+  CHECK(said("exp", "return x * torch.logsumexp(scale, 0)") == "note");
   CHECK(said("exp", "return x * self.w.exp()").empty());
 }
 
