@@ -67,6 +67,16 @@ def _remainder(call: Writer, node: Any) -> Any:
     return call(aten.remainder.Tensor, value, call(aten.full_like.default, value, divisor))
 
 
+def _extremum(call: Writer, node: Any) -> Any:
+    """torch.fmax and fmin: the first one where they are equal, which alone has a gradient there."""
+    import torch
+
+    aten = torch.ops.aten
+    first, second = node.args
+    is_first = call(aten.ge.Tensor if node.target is aten.fmax.default else aten.le.Tensor, first, second)
+    return call(aten.where.self, call(aten.logical_or.default, is_first, call(aten.isnan.default, second)), first, second)
+
+
 def _attention_mask(call: Writer, mask: Any, sizes: "list[int]") -> Any:
     """Of all heads of several axes as one; `sizes` are those axes of the queries."""
     import torch
@@ -163,6 +173,8 @@ def _rewrite_calls(graph: Any) -> None:
             made = _random_slopes(Writer(graph, node), node)
         elif node.target is aten.remainder.Scalar and isinstance(node.args[1], torch.fx.Node):
             made = _remainder(Writer(graph, node), node)
+        elif node.target in (aten.fmax.default, aten.fmin.default):
+            made = _extremum(Writer(graph, node), node)
         elif node.target is aten.scaled_dot_product_attention.default:
             made = _attention(Writer(graph, node), node)
         if made is not None:
