@@ -1,7 +1,5 @@
 #include "driver/launch/build_folder.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -13,6 +11,7 @@
 
 #include "driver/cli/commands.h"
 #include "driver/launch/choose_kernels.h"
+#include "driver/launch/compiler_cache.h"
 #include "driver/launch/digest.h"
 #include "driver/launch/failed_run.h"
 #include "driver/launch/folder_lock.h"
@@ -30,16 +29,6 @@ constexpr const char* kRuntimeMark = "share/graphpipe/GraphPipeConfig.cmake";
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-bool has_ninja() {
-  const std::string path = environment("PATH");
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    if (access((path.substr(begin, end - begin) + "/ninja").c_str(), X_OK) == 0) return true;
-    begin = end + 1;
-  }
-  return false;
 }
 
 // The user's LibTorch, else the one that the installed runtime was built with; empty where neither is known.
@@ -176,7 +165,7 @@ Status build_folder(const std::string& folder, const Options& options, const std
   GP_TRY_VOID(check_sources(folder));
   Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}, .own_group = true};
   if (!is_own_cache(folder)) forget_cache(folder);
-  if (has_ninja() && !fs::exists(fs::path(folder) / "build/Makefile")) {
+  if (is_on_path("ninja") && !fs::exists(fs::path(folder) / "build/Makefile")) {
     configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
   }
   if (!fs::exists(fs::path(folder) / "runtime")) {
@@ -185,8 +174,11 @@ Status build_folder(const std::string& folder, const Options& options, const std
   }
   if (const std::string libtorch = libtorch_folder(); !libtorch.empty())
     configure.arguments.push_back("-DGRAPHPIPE_LIBTORCH=" + libtorch);
+  const CompilerCache cache = compiler_cache(folder);
+  configure.arguments.push_back("-DCMAKE_CXX_COMPILER_LAUNCHER=" + cache.launcher);
   const unsigned jobs = std::max(1U, std::thread::hardware_concurrency());
   Command build{.arguments = {"cmake", "--build", folder + "/build", "--parallel", std::to_string(jobs)},
+                .environment = cache.environment,
                 .own_group = true};
   if (!target.empty()) build.arguments.insert(build.arguments.end(), {"--target", target});
   // Removed first, so that a symbolic link in its place is not followed and a named pipe does not block.

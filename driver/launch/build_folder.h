@@ -23,6 +23,7 @@ Status check_build_path(const std::string& folder);
 
 /// Configures and builds, all programs or the one named. The runtime comes from installed_runtime(),
 /// unless the folder bundles it; LibTorch from GRAPHPIPE_LIBTORCH, else it is the one that the runtime was built with.
+/// Compiles by ccache where it is installed (compiler_cache.h).
 /// Output of the tools goes to FOLDER/build.log.
 /// Errors: kUsage, as check_build_path; kEnvironment, with the last lines of the log; kInterrupted.
 Status build_folder(const std::string& folder, const Options& options, const std::string& target = "");

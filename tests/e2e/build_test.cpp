@@ -112,6 +112,41 @@ TEST_CASE("build and compile that are asked to terminate take their compilers wi
   }
 }
 
+TEST_CASE("with ccache, stages that another folder has compiled are not compiled again") {
+  if (std::system("ccache --version > /dev/null") != 0) return;  // it is the user's choice to have it
+  const std::string folder = new_folder("build.cached"), other = new_folder("build.cached_too");
+  const std::string cache = "CCACHE_DIR=" + folder + "/objects";
+  const auto hits = [&] {
+    const auto stats = driver::run_and_collect({.arguments = {"ccache", "--print-stats"}, .environment = {cache}});
+    REQUIRE(stats.ok());
+    int sum = 0;
+    for (const char* kind : {"direct_cache_hit\t", "preprocessed_cache_hit\t"}) {
+      const size_t at = stats->output.find(kind);
+      REQUIRE(at != std::string::npos);
+      sum += std::stoi(stats->output.substr(at + std::string(kind).size()));
+    }
+    return sum;
+  };
+  const auto built = [&](const std::string& out) {
+    const auto finished =
+        driver::run_and_collect({.arguments = {kGraphpipe, "build", out, "--quiet"}, .environment = {cache}});
+    REQUIRE(finished.ok());
+    REQUIRE(finished->ending.ok());
+  };
+  built(generated(folder));
+  CHECK(hits() == 0);
+  const std::string second = generated(other);
+  built(second);
+  CHECK(hits() >= 3);  // the stage, its programs and theirs
+  CHECK(losses_of(graphpipe_output({"run", second, "--steps", "2", "--json"})) ==
+        losses_of(graphpipe_output({"run", folder + "/out", "--steps", "2", "--json"})));
+  // Where it cannot write there is the compiler alone.
+  const auto unwritable = driver::run_and_collect(
+      {.arguments = {kGraphpipe, "build", second, "--quiet"}, .environment = {"CCACHE_DIR=/dev/null/objects"}});
+  REQUIRE(unwritable.ok());
+  CHECK(unwritable->ending.ok());
+}
+
 TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and sources are those that were made") {
   const std::string folder = new_folder("build.changed");
   const std::string first = generated(folder), out = folder + "/copy";
