@@ -29,6 +29,7 @@ void check_model(const std::string& name, const std::vector<std::vector<std::str
     const std::string count = std::to_string(stages);
     compile(reference, folder, {"--devices", count, "--stages", count, "--micro-batch", "2", "--policy", "kfkb"});
     check_folder(reference, folder, name + ", " + count + " stages, kfkb");
+    check_arenas(reference, folder);
   }
   // policies_test has all policies; here a second one shows that the order does not matter.
   const std::string folder = work_folder(name + "_4"), plan = folder + ".plan.json";
@@ -162,6 +163,7 @@ TEST_CASE("unequal micro-batches in neighbouring stages") {
       check_folder(reference, folder,
                    text(name, ", micro-batches of ", first, " and ", second, " samples in two stages"));
     }
+    check_arenas(reference, folder);
   }
 }
 

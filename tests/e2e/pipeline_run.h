@@ -45,7 +45,6 @@ struct Trained {
   std::vector<double> losses;
   std::vector<int64_t> peak_bytes, predicted_peaks;
   std::string weights, gradients;  // files
-  std::string simulation;          // what `simulate --json` says of the folder; empty of the interpreter
 };
 /// Losses agree to this, relatively: docs/semantics.md, section 2.
 inline constexpr double kLossTolerance = 1e-5;
@@ -77,7 +76,7 @@ int stages_that_hold(const std::string& folder, const std::string& parameter);
 /// A run of a compiled folder, which says of itself what `simulate --json` says, takes as much memory for the tensors
 /// of its steps as the plan says; a little more where stages join the messages of smaller micro-batches, and where
 /// batches follow each other without draining, whose messages overtake each other.
-void check_arenas(const Reference& reference, const std::string& folder, const nlohmann::json& planned);
+void check_arenas(const Reference& reference, const std::string& folder);
 
 /// Five steps of a compiled folder, by `run` and by the serial interpreter: the same bits, PyTorch's losses, gradients
 /// and weights within the tolerance, and no more memory than predicted. `what` says in the output which folder it was.

@@ -96,7 +96,7 @@ TEST_CASE("runs of asynchronous policies take the memory for versions of weights
   const std::string folder = work_folder("policies_versions");
   compile(reference, folder,
           {"--policy", "pipedream", "--devices", "3", "--planner", "equal-split", "--micro-batch", "2"});
-  check_arenas(reference, folder, json::parse(graphpipe_output({"simulate", folder, "--json"})));
+  check_arenas(reference, folder);
 }
 
 namespace {
