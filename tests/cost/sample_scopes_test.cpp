@@ -97,7 +97,7 @@ out model "loss" %12
 
 TEST_CASE("means side by side add up: all of them, some, and those that a row of weights weighs") {
   const std::string weights =
-      "p3  %half = constant \"half\" filled(0.5) : f32[2]\np4  %one = constant \"one\" filled(1) : i64[]\n";
+      "p3  %13 = constant \"half\" filled(0.5) : f32[2]\np4  %14 = constant \"one\" filled(1) : i64[]\n";
   const std::string stack = weights + kLogits + R"(n1  %7 = ReduceMean(%6) {keepdims=0} : f32[] @mixed
 n2  %8 = ReduceMean(%0) {keepdims=0} : f32[] @mixed
 n3  %9 = Unsqueeze(%7) {axes=[0]} : f32[1] @mixed
@@ -107,8 +107,8 @@ n5  %11 = Concat(%9, %10) {axis=0} : f32[2] @mixed
   for (const std::string& tail : {
            std::string("n6  %12 = ReduceSum(%11) {keepdims=0} : f32[] @mixed\n"),
            std::string("n6  %12 = Slice(%11) {axes=[0], ends=[2], starts=[1], steps=[1]} : f32[1] @mixed\n"),
-           std::string("n6  %12 = MatMul(%half, %11) : f32[] @mixed\n"),
-           std::string("n6  %12 = Gather(%11, %one) {axis=0} : f32[] @mixed\n"),
+           std::string("n6  %12 = MatMul(%13, %11) : f32[] @mixed\n"),
+           std::string("n6  %12 = Gather(%11, %14) {axis=0} : f32[] @mixed\n"),
        }) {
     CAPTURE(tail);
     CHECK(all_each(scopes(stack + tail + "out model \"loss\" %12\n", own())));
