@@ -128,9 +128,12 @@ void add_unheard_failures(const std::vector<Ending>& endings, RunOutcome& outcom
   for (Diagnostic& failure : unheard_failures(endings)) outcome.problems.push_back(std::move(failure));
 }
 
-// One process for each of the programs (their paths), in the order of their ranks.
+// On GPUs each rank has its own program: what CUDA's libraries keep does not outlive a fork.
+bool may_fork(size_t ranks, const wire::RunOptions& options) { return ranks > 1 && options.launch.device == "cpu"; }
+
+// One process for each of the programs (their paths), in the order of their ranks; `run` starts them.
 Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
-                          const wire::RunOptions& options, bool echo) {
+                          const wire::RunOptions& options, bool echo, decltype(run_processes)& run = run_processes) {
   GP_TRY(const Meeting meeting, connect_ranks(programs.size()));
   std::vector<Command> commands;
   for (size_t rank = 0; rank < programs.size(); ++rank) {
@@ -167,8 +170,8 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   const double suspended_seconds = programs.size() > 1 ? options.launch.stall_timeout.value_or(wire::kStallTimeout)
                                                        : std::numeric_limits<double>::infinity();
   GP_TRY(const std::vector<Ending> endings,
-         run_processes(commands, keeps_state ? kGraceSecondsToKeepState : kGraceSeconds, on_line,
-                       keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd, suspended_seconds));
+         run(commands, keeps_state ? kGraceSecondsToKeepState : kGraceSeconds, on_line,
+             keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd, suspended_seconds));
   steps.end();
   if (steps.failed()) std::cout.setstate(std::ios::failbit);  // where the program's end looks for it
   add_unheard_failures(endings, outcome);
@@ -196,9 +199,16 @@ wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& p
 
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo) {
+  const std::string build = folder + "/build/";
+  if (may_fork(static_cast<size_t>(device_count), options)) {
+    GP_TRY_VOID(check_built_program(build + "device"));
+    const size_t servers = options.optimizer.staleness ? 1 : 0;
+    return launch(folder, std::vector<std::string>(static_cast<size_t>(device_count) + servers, build + "device"),
+                  options, echo, run_forks);
+  }
   std::vector<std::string> programs;
   for (int device = 0; device < device_count; ++device) {
-    programs.push_back(folder + "/build/device" + std::to_string(device));
+    programs.push_back(build + "device" + std::to_string(device));
     GP_TRY_VOID(check_built_program(programs.back()));
   }
   // The first program also serves as the parameter server: every program has the tables for that.
@@ -209,7 +219,8 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {
   const std::string program = folder + "/build/profile";
   GP_TRY_VOID(check_built_program(program));
-  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
+  const std::vector<std::string> programs(static_cast<size_t>(ranks), program);
+  return launch(folder, programs, options, false, may_fork(programs.size(), options) ? run_forks : run_processes);
 }
 
 Result<RunOutcome> launch_program(const std::string& name, int ranks, const wire::RunOptions& options) {
@@ -219,7 +230,8 @@ Result<RunOutcome> launch_program(const std::string& name, int ranks, const wire
 
 Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options) {
   GP_TRY(const std::string program, runtime_program(installed_runtime(), "graphpipe-pace"));
-  return launch(folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
+  const std::vector<std::string> programs(static_cast<size_t>(ranks), program);
+  return launch(folder, programs, options, false, may_fork(programs.size(), options) ? run_forks : run_processes);
 }
 
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options) {

@@ -21,12 +21,12 @@ struct RunOutcome {
 /// The options as the programs take them: absolute paths, the plan's seed where none is given.
 wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& plan, bool json);
 
-/// Runs `device_count` device programs, with connections between rank 0 and the others that no other process can reach
-/// and a secret of this run alone. Their warnings go to stderr; rank 0's report is collected and, where `echo` is set,
-/// printed as it comes. Where the options ask for a parameter server, its process is one more. When one fails the
-/// others have two seconds, or one where it was killed, to end by themselves; the exit code is that of the first that
-/// failed for a reason of its own. Errors: kEnvironment where a program is missing or no connection can be made. A
-/// program that fails is an outcome.
+/// Runs `device_count` device programs, on CPUs as forks of one process (run_forks in process.h), with connections
+/// between rank 0 and the others that no other process can reach and a secret of this run alone. Their warnings go to
+/// stderr; rank 0's report is collected and, where `echo` is set, printed as it comes. Where the options ask for a
+/// parameter server, its process is one more. When one fails the others have two seconds, or one where it was killed,
+/// to end by themselves; the exit code is that of the first that failed for a reason of its own. Errors: kEnvironment
+/// where a program is missing or no connection can be made. A program that fails is an outcome.
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo);
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +17,9 @@
 #include <map>
 #include <utility>
 
+#include "support/descriptor.h"
 #include "support/signal_echo.h"
+#include "wire/rank_words.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -44,11 +47,13 @@ void catch_signal(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-Diagnostic cannot_start(const Command& command, std::string_view why) {
+Diagnostic cannot_start(const Command& command, int error) {
+  const bool lacks_descriptors = error == EMFILE || error == ENFILE;
   return Diagnostic{.code = Code::kEnvironment,
                     .origin = ModelText(command.arguments.front()),
-                    .message = text("the program cannot be started: ", why),
-                    .hint = "check that it is installed and on PATH"};
+                    .message = text("the program cannot be started: ", std::strerror(error)),
+                    .hint = lacks_descriptors ? "raise the limit of open files (ulimit -n)"
+                                              : "check that it is installed and on PATH"};
 }
 
 struct Child {
@@ -61,6 +66,13 @@ struct Child {
   Ending ending;
   bool own_group = false;
 };
+
+void note_ending(Child& child, int status) {
+  child.ended = true;
+  child.ended_at = Clock::now();
+  if (WIFEXITED(status)) child.ending.exit_code = WEXITSTATUS(status);
+  else child.ending.signal = WTERMSIG(status);
+}
 
 // Between fork and exec only async-signal-safe calls are allowed, so everything is prepared before.
 [[noreturn]] void become(const Command& command, const std::vector<char*>& arguments,
@@ -101,11 +113,11 @@ std::vector<std::string> environment_with(const std::vector<std::string>& additi
 
 Result<Child> start(const Command& command, bool join_errors) {
   int output[2], failure[2];
-  if (pipe2(output, O_CLOEXEC) != 0) return cannot_start(command, std::strerror(errno));
+  if (pipe2(output, O_CLOEXEC) != 0) return cannot_start(command, errno);
   if (pipe2(failure, O_CLOEXEC) != 0) {
     close(output[0]);
     close(output[1]);
-    return cannot_start(command, std::strerror(errno));
+    return cannot_start(command, errno);
   }
   std::vector<std::string> argument_texts = command.arguments;
   std::vector<std::string> variable_texts = environment_with(command.environment);
@@ -122,7 +134,7 @@ Result<Child> start(const Command& command, bool join_errors) {
   if (failed) {
     if (pid > 0) waitpid(pid, nullptr, 0);
     close(output[0]);
-    return cannot_start(command, std::strerror(pid < 0 ? fork_error : error));
+    return cannot_start(command, pid < 0 ? fork_error : error);
   }
   return Child{.pid = pid,
                .output = output[0],
@@ -132,6 +144,97 @@ Result<Child> start(const Command& command, bool join_errors) {
                .ended_at = {},
                .ending = {},
                .own_group = command.own_group};
+}
+
+std::string read_to_end(int descriptor) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(descriptor, buffer, sizeof(buffer))) != 0;) {
+    if (count < 0 && (errno != EINTR || g_interrupted)) break;
+    if (count > 0) text.append(buffer, static_cast<size_t>(count));
+  }
+  return text;
+}
+
+// What starts one process for all commands: it has everything that they are to have.
+struct Forks {
+  Command first;
+  std::vector<wire::RankWords> ranks;
+  std::vector<Descriptor> read_ends;   // of their outputs
+  std::vector<Descriptor> write_ends;  // until the process has them
+  Descriptor ours, its;                // the two ends of the talk with it
+};
+
+Result<Forks> prepare_forks(const std::vector<Command>& commands) {
+  Forks forks{
+      .first = {.arguments = {commands.front().arguments.front()}, .environment = commands.front().environment}};
+  int talk[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0)
+    return cannot_start(commands.front(), errno);
+  forks.ours = Descriptor(talk[0]);
+  forks.its = Descriptor(talk[1]);
+  forks.first.environment.push_back(text(wire::kRanksVariable, "=", talk[1]));
+  forks.first.inherited_descriptors = {talk[1]};
+  for (const Command& command : commands) {
+    int output[2];
+    if (pipe2(output, O_CLOEXEC) != 0) return cannot_start(command, errno);
+    forks.read_ends.emplace_back(output[0]);
+    forks.write_ends.emplace_back(output[1]);
+    forks.ranks.push_back({command.arguments, output[1], command.inherited_descriptors});
+    std::vector<int>& inherited = forks.first.inherited_descriptors;
+    inherited.push_back(output[1]);
+    inherited.insert(inherited.end(), command.inherited_descriptors.begin(), command.inherited_descriptors.end());
+  }
+  return forks;
+}
+
+// The ids of the processes that it has started; fewer where it has failed.
+std::vector<pid_t> ask_for_ranks(Forks& forks) {
+  const std::string words = wire::rank_words_text(forks.ranks);
+  forks.its = {};
+  for (size_t sent = 0; sent < words.size();) {
+    const ssize_t count = send(forks.ours.get(), words.data() + sent, words.size() - sent, MSG_NOSIGNAL);
+    if (count < 0 && errno != EINTR) break;
+    sent += count < 0 ? 0 : static_cast<size_t>(count);
+  }
+  shutdown(forks.ours.get(), SHUT_WR);
+  std::vector<pid_t> ids;
+  const std::string told = read_to_end(forks.ours.get());
+  for (const std::string_view line : split(told, "\n"))
+    if (pid_t id = 0; read_number(line, id)) ids.push_back(id);
+  return ids;
+}
+
+void wait_for(Child& child) {
+  int status = 0;
+  while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR)
+    if (g_interrupted) kill(child.pid, SIGKILL);
+  note_ending(child, status);
+}
+
+// All commands are of one program. Where it does not come to start them it is the only child, which has ended.
+Result<std::vector<Child>> start_forks(const std::vector<Command>& commands) {
+  GP_TRY(Forks forks, prepare_forks(commands));
+  GP_TRY(Child first, start(forks.first, false));
+  close(first.output);
+  first.output = -1;
+  forks.write_ends.clear();
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // its processes are ours once it has ended
+  const std::vector<pid_t> ids = ask_for_ranks(forks);
+  if (ids.size() < commands.size() && g_interrupted) kill(first.pid, SIGKILL);
+  wait_for(first);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  std::vector<Child> children;
+  if (ids.size() < commands.size()) {
+    children.push_back(std::move(first));
+    return children;
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Child& child = children.emplace_back();
+    child.pid = ids[i];
+    child.output = forks.read_ends[i].release();
+  }
+  return children;
 }
 
 // Also hands over what is left of a last line.
@@ -161,10 +264,7 @@ bool reap(Child& child) {
   if (child.ended || waitpid(child.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != child.pid) return false;
   child.suspended = WIFSTOPPED(status);
   if (WIFSTOPPED(status) || WIFCONTINUED(status)) return false;
-  child.ended = true;
-  child.ended_at = Clock::now();
-  if (WIFEXITED(status)) child.ending.exit_code = WEXITSTATUS(status);
-  else child.ending.signal = WTERMSIG(status);
+  note_ending(child, status);
   return true;
 }
 
@@ -318,6 +418,14 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
     children.push_back(std::move(child).value());
   }
   return supervise(children, grace_seconds, on_line, on_interrupt, suspended_seconds);
+}
+
+Result<std::vector<Ending>> run_forks(const std::vector<Command>& commands, double grace_seconds,
+                                      const LineHandler& on_line, OnInterrupt on_interrupt, double suspended_seconds) {
+  Result<std::vector<Child>> children = start_forks(commands);
+  std::ranges::for_each(commands, close_inherited);
+  if (!children) return children.problems();
+  return supervise(*children, grace_seconds, on_line, on_interrupt, suspended_seconds);
 }
 
 Result<Finished> run_and_collect(const Command& command, const LineHandler& on_line) {

@@ -61,6 +61,13 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
                                           const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
                                           double suspended_seconds = std::numeric_limits<double>::infinity());
 
+/// The same for commands of one program, which starts once and forks a process for each (wire/rank_words.h); so all
+/// have the first one's additions to our environment. Their working folder is ours. Where the program fails before,
+/// that is the only ending.
+Result<std::vector<Ending>> run_forks(const std::vector<Command>& commands, double grace_seconds,
+                                      const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
+                                      double suspended_seconds = std::numeric_limits<double>::infinity());
+
 /// Runs one program with its output collected (both streams). Errors: kEnvironment where it cannot be started.
 struct Finished {
   Ending ending;

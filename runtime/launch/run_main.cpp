@@ -16,6 +16,7 @@
 #include "runtime/io/feed.h"
 #include "runtime/io/folder.h"
 #include "runtime/io/output_file.h"
+#include "runtime/launch/fork_ranks.h"
 #include "support/memory_limit.h"
 #include "wire/check_data.h"
 #include "wire/exit_codes.h"
@@ -111,8 +112,9 @@ int run_caught(const std::function<void()>& body, const std::function<std::strin
 
 int run_main(const PlanTable& plan, int argc, char** argv, const std::function<void(const wire::RunOptions&)>& body,
              const std::function<std::string()>& where) {
+  const std::vector<std::string> words = words_of_rank({argv, argv + argc});
   wire::RunOptions options;
-  const std::string problem = wire::parse_run_options({argv + 1, argv + argc}, options);
+  const std::string problem = wire::parse_run_options({words.begin() + 1, words.end()}, options);
   if (!problem.empty()) return report({{.code = Code::kUsage, .message = problem, .hint = "run it with --help"}});
   if (options.launch.help) {
     std::fputs(wire::run_options_help().c_str(), stdout);

@@ -131,6 +131,36 @@ TEST_CASE("verify --json says what ended the programs") {
   CHECK(refused["diagnostics"][1]["message"] == "the run of the pipeline ended with exit code 3");
 }
 
+TEST_CASE("ranks are forks of one process, of whose failure the run tells") {
+  BackgroundRun run(run_words(three_stage_folder(), {}), work_folder("start.talk"));
+  REQUIRE(run.says("step 3 of", 60));
+  std::set<std::string> names;
+  for (const pid_t device : run.devices()) {
+    const std::string folder = "/proc/" + std::to_string(device);
+    CHECK(has(read_text(folder + "/cmdline"), "/build/device"));
+    names.insert(read_text(folder + "/comm"));
+    // Standard streams aside, none has what another one talks by.
+    for (const fs::directory_entry& descriptor : fs::directory_iterator(folder + "/fd"))
+      for (const pid_t other : run.devices())
+        if (other != device && has(fs::read_symlink(descriptor.path()).string(), "socket:"))
+          for (const fs::directory_entry& its : fs::directory_iterator("/proc/" + std::to_string(other) + "/fd"))
+            CHECK(fs::read_symlink(its.path()) != fs::read_symlink(descriptor.path()));
+  }
+  CHECK(names == std::set<std::string>{"device0\n", "device1\n", "device2\n"});
+  // LibTorch finds no place: the loader ends the one process before there are ranks.
+  const EndedRun ended = [] {
+    std::vector<std::string> words = {"bash", "-c", "ulimit -v 300000; exec \"$@\"", "run"};
+    const std::vector<std::string> own = run_words(three_stage_folder(), {});
+    words.insert(words.end(), own.begin(), own.end());
+    BackgroundRun limited(words, work_folder("start.talk"));
+    const int code = limited.wait(60);
+    return EndedRun{.code = code, .seconds = 0, .first_error = first_error_of(limited.talk()), .talk = limited.talk()};
+  }();
+  CAPTURE(ended.talk);
+  CHECK(ended.code == 5);
+  CHECK(has(ended.first_error, "device 0 did not start"));
+}
+
 TEST_CASE("a device that dies before the ranks have met ends the run at once, by name") {
   for (const size_t victim : {0, 2}) {
     CAPTURE(victim);
