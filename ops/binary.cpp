@@ -340,7 +340,7 @@ std::vector<OpDef> arithmetic_rows() {
        .gradient = div_gradient,
        .emit = emit_div,
        .dependence = Dependence::kElement,
-       .sample_sum = as_dividend,
+       .sample_sum = as_first_beside_constant,
        .examples = with_integers(broadcast_examples(positive))},
       {.name = "DivGradDivisor",
        .infer = infer_gradient,

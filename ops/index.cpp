@@ -243,7 +243,7 @@ std::vector<OpDef> gather_rows() {
        .emit = emit_gather,
        .roles = {ParameterRole::kEmbedding},
        .default_axis = 0,
-       .sample_sum = as_factor,
+       .sample_sum = as_first_beside_constant,
        .ids = row_ids,
        .looks_up_rows = is_along_first_axis,
        .examples = {{.inputs = {weight(normal({5, 4})), integers({kB, 3}, -5, 5)}, .attributes = along(0)},

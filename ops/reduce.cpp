@@ -269,6 +269,7 @@ Status prod_gradient(GradientBuilder& builder) {
 SampleSum reduction_of_samples(const NodeView& node, std::span<const SampleSum> inputs) {
   const std::string& op = node.node().op;
   const bool sum = op == "ReduceSum", mean = op == "ReduceMean";
+  if (mean && !ir::is_floating(node.output(0).type.dtype)) return SampleSum::kNone;  // it is rounded
   if (node.input(0).batch == ir::BatchKind::kMixed) return sum || mean ? inputs[0] : SampleSum::kNone;
   if (node.input(0).batch == ir::BatchKind::kNone) return SampleSum::kNone;
   return mean ? SampleSum::kMean : SampleSum::kSum;

@@ -16,7 +16,7 @@ SampleSum sums_samples(const NodeView& node, std::span<const SampleSum> inputs) 
 }
 
 SampleSum as_first_input(const NodeView& node, std::span<const SampleSum> inputs) {
-  // A cast to an integer rounds, so it does not preserve sums.
+  // Casts to integers round, and so do their quotients.
   return inputs.empty() || !ir::is_floating(node.output(0).type.dtype) ? SampleSum::kNone : inputs.front();
 }
 
@@ -45,8 +45,8 @@ SampleSum as_factor(const NodeView& node, std::span<const SampleSum> inputs) {
   return kind;
 }
 
-SampleSum as_dividend(const NodeView& node, std::span<const SampleSum> inputs) {
-  return inputs.size() == 2 && is(node, 1, ir::BatchKind::kNone) ? inputs[0] : SampleSum::kNone;
+SampleSum as_first_beside_constant(const NodeView& node, std::span<const SampleSum> inputs) {
+  return is(node, 1, ir::BatchKind::kNone) ? as_first_input(node, inputs) : SampleSum::kNone;
 }
 
 }  // namespace graphpipe::ops

@@ -14,9 +14,9 @@ SampleSum as_first_input(const NodeView& node, std::span<const SampleSum> inputs
 /// Sums and differences of terms of one kind, and tensors that hold such terms side by side. A mean may also be combined with a term that does not depend on samples;
 /// a sum would count that once per piece.
 SampleSum as_terms(const NodeView& node, std::span<const SampleSum> inputs);
-/// A product of one of them with factors that do not depend on samples, or a choice of its elements by such an index.
+/// A product of one of them with factors that do not depend on samples.
 SampleSum as_factor(const NodeView& node, std::span<const SampleSum> inputs);
-/// The same for a quotient whose divisor does not depend on samples.
-SampleSum as_dividend(const NodeView& node, std::span<const SampleSum> inputs);
+/// The same as input 0 where input 1 does not depend on samples: quotients, and elements that an index picks.
+SampleSum as_first_beside_constant(const NodeView& node, std::span<const SampleSum> inputs);
 
 }  // namespace graphpipe::ops

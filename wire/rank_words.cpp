@@ -47,6 +47,7 @@ std::string rank_words_text(const std::vector<RankWords>& ranks) {
   };
   for (const RankWords& rank : ranks) {
     add(rank.output);
+    add(rank.go);
     add(rank.descriptors.size());
     std::ranges::for_each(rank.descriptors, add);
     add(rank.arguments.size());
@@ -59,8 +60,9 @@ std::optional<std::vector<RankWords>> parse_rank_words(std::string_view text) {
   std::vector<RankWords> ranks;
   for (FieldReader reader(text); !reader.at_end();) {
     RankWords& rank = ranks.emplace_back();
-    if (!reader.read(rank.output) || !reader.read(rank.descriptors) || !reader.read(rank.arguments))
-      return std::nullopt;
+    const bool is_whole = reader.read(rank.output) && reader.read(rank.go) && reader.read(rank.descriptors) &&
+                          reader.read(rank.arguments) && !rank.arguments.empty();
+    if (!is_whole) return std::nullopt;
   }
   return ranks;
 }

@@ -10,14 +10,16 @@
 namespace graphpipe::wire {
 
 /// A variable: the descriptor of a stream that the process reads the words of its ranks from, to the end, and to which
-/// it writes the ids of their processes, a line each.
+/// it writes the ids of their processes, a line each, or what hindered it (problem_line.h).
 inline constexpr const char* kRanksVariable = "GRAPHPIPE_RANKS_FROM";
 
 struct RankWords {
-  /// As of main(), the program first.
+  /// As of main(), the program first; at least that.
   std::vector<std::string> arguments;
   /// What its standard output becomes.
   int output = -1;
+  /// It waits for a byte from there, until the launcher knows it and is its parent; at the end of the stream it ends.
+  int go = -1;
   /// Those that it keeps, of all that the process has.
   std::vector<int> descriptors;
 };

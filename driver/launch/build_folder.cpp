@@ -190,7 +190,13 @@ Status build_folder(const std::string& folder, const Options& options, const std
   Progress progress(options, "building");
   GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
   GP_TRY_VOID(remember_cache(folder));
-  GP_TRY_VOID(run_tool(build, log, progress, "compiling the stages"));
+  Status built = run_tool(build, log, progress, "compiling the stages");
+  if (!built && !cache.environment.empty() && !interrupted()) {
+    // A folder of the cache's own that cannot be written, or a full disk, ends the compiler with it.
+    build.environment.emplace_back("CCACHE_DISABLE=1");
+    built = run_tool(build, log, progress, "compiling the stages");
+  }
+  if (!built) return built;
   return target.empty() ? choose_kernels(folder) : Ok{};
 }
 

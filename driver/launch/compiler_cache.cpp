@@ -40,13 +40,16 @@ bool is_on_path(const std::string& program) {
 CompilerCache compiler_cache(const std::string& folder) {
   if (const char* own = std::getenv("CMAKE_CXX_COMPILER_LAUNCHER")) return {.launcher = own, .environment = {}};
   if (!is_on_path("ccache") || !can_write_its_folder()) return {};
-  const char* const sloppiness = std::getenv("CCACHE_SLOPPINESS");
-  return {.launcher = "ccache",
-          .environment = {
-              // The folder's own files by relative paths, which are the same in every folder.
-              text("CCACHE_BASEDIR=", fs::absolute(folder).lexically_normal().string()), "CCACHE_NOHASHDIR=1",
-              // LibTorch's headers are compiled ones: what they define is part of their digest.
-              text("CCACHE_SLOPPINESS=pch_defines,time_macros", sloppiness == nullptr ? "" : text(",", sloppiness))}};
+  CompilerCache cache{.launcher = "ccache", .environment = {}};
+  const auto set = [&](const std::string& name, const std::string& value) {
+    if (std::getenv(name.c_str()) == nullptr) cache.environment.push_back(text(name, "=", value));
+  };
+  // The folder's own files by relative paths, which are the same in every folder.
+  set("CCACHE_BASEDIR", fs::absolute(folder).lexically_normal().string());
+  set("CCACHE_NOHASHDIR", "1");
+  // LibTorch's headers come compiled, of which ccache takes the digest of the file.
+  set("CCACHE_SLOPPINESS", "pch_defines,time_macros");
+  return cache;
 }
 
 }  // namespace graphpipe::driver

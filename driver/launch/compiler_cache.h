@@ -11,7 +11,7 @@ struct CompilerCache {
   /// What CMake calls the compiler by; empty: the compiler alone. That of the user's CMAKE_CXX_COMPILER_LAUNCHER where
   /// there is one.
   std::string launcher;
-  /// "NAME=value", for the build.
+  /// "NAME=value", for the build: settings that the user's environment does not have.
   std::vector<std::string> environment;
 };
 

@@ -15,10 +15,12 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "support/descriptor.h"
 #include "support/signal_echo.h"
+#include "wire/problem_line.h"
 #include "wire/rank_words.h"
 
 namespace graphpipe::driver {
@@ -146,11 +148,15 @@ Result<Child> start(const Command& command, bool join_errors) {
                .own_group = command.own_group};
 }
 
-std::string read_to_end(int descriptor) {
+// To the end, or until this process is asked to end.
+std::string read_all(int descriptor) {
   std::string text;
   char buffer[4096];
-  for (ssize_t count = 0; (count = read(descriptor, buffer, sizeof(buffer))) != 0;) {
-    if (count < 0 && (errno != EINTR || g_interrupted)) break;
+  for (ssize_t count = 1; count != 0 && !g_interrupted;) {
+    pollfd ready{.fd = descriptor, .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 100) <= 0) continue;
+    count = read(descriptor, buffer, sizeof(buffer));
+    if (count < 0 && errno != EINTR) break;
     if (count > 0) text.append(buffer, static_cast<size_t>(count));
   }
   return text;
@@ -163,24 +169,28 @@ struct Forks {
   std::vector<Descriptor> read_ends;   // of their outputs
   std::vector<Descriptor> write_ends;  // until the process has them
   Descriptor ours, its;                // the two ends of the talk with it
+  Descriptor go_read, go_write;        // of what lets its ranks go
 };
 
 Result<Forks> prepare_forks(const std::vector<Command>& commands) {
   Forks forks{
       .first = {.arguments = {commands.front().arguments.front()}, .environment = commands.front().environment}};
   int talk[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0)
-    return cannot_start(commands.front(), errno);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) != 0) return cannot_start(commands.front(), errno);
   forks.ours = Descriptor(talk[0]);
   forks.its = Descriptor(talk[1]);
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) return cannot_start(commands.front(), errno);
+  forks.go_read = Descriptor(go[0]);
+  forks.go_write = Descriptor(go[1]);
   forks.first.environment.push_back(text(wire::kRanksVariable, "=", talk[1]));
-  forks.first.inherited_descriptors = {talk[1]};
+  forks.first.inherited_descriptors = {talk[1], go[0]};
   for (const Command& command : commands) {
     int output[2];
     if (pipe2(output, O_CLOEXEC) != 0) return cannot_start(command, errno);
     forks.read_ends.emplace_back(output[0]);
     forks.write_ends.emplace_back(output[1]);
-    forks.ranks.push_back({command.arguments, output[1], command.inherited_descriptors});
+    forks.ranks.push_back({command.arguments, output[1], go[0], command.inherited_descriptors});
     std::vector<int>& inherited = forks.first.inherited_descriptors;
     inherited.push_back(output[1]);
     inherited.insert(inherited.end(), command.inherited_descriptors.begin(), command.inherited_descriptors.end());
@@ -188,8 +198,8 @@ Result<Forks> prepare_forks(const std::vector<Command>& commands) {
   return forks;
 }
 
-// The ids of the processes that it has started; fewer where it has failed.
-std::vector<pid_t> ask_for_ranks(Forks& forks) {
+// The ids of the processes that it has started; none where it has failed without a word. Errors: what it says.
+Result<std::vector<pid_t>> ask_for_ranks(Forks& forks) {
   const std::string words = wire::rank_words_text(forks.ranks);
   forks.its = {};
   for (size_t sent = 0; sent < words.size();) {
@@ -199,9 +209,11 @@ std::vector<pid_t> ask_for_ranks(Forks& forks) {
   }
   shutdown(forks.ours.get(), SHUT_WR);
   std::vector<pid_t> ids;
-  const std::string told = read_to_end(forks.ours.get());
-  for (const std::string_view line : split(told, "\n"))
+  const std::string told = read_all(forks.ours.get());
+  for (const std::string_view line : split(told, "\n")) {
+    if (const std::optional<Diagnostic> problem = wire::parse_problem_line(line)) return *problem;
     if (pid_t id = 0; read_number(line, id)) ids.push_back(id);
+  }
   return ids;
 }
 
@@ -212,28 +224,31 @@ void wait_for(Child& child) {
   note_ending(child, status);
 }
 
-// All commands are of one program. Where it does not come to start them it is the only child, which has ended.
+// Needs: this process is the subreaper of what its children leave behind. Where the program does not come to start the
+// ranks it is the only child, which has ended.
 Result<std::vector<Child>> start_forks(const std::vector<Command>& commands) {
   GP_TRY(Forks forks, prepare_forks(commands));
   GP_TRY(Child first, start(forks.first, false));
-  close(first.output);
+  const Descriptor its_output(first.output);  // nobody reads it
   first.output = -1;
   forks.write_ends.clear();
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // its processes are ours once it has ended
-  const std::vector<pid_t> ids = ask_for_ranks(forks);
-  if (ids.size() < commands.size() && g_interrupted) kill(first.pid, SIGKILL);
+  const Result<std::vector<pid_t>> ids = ask_for_ranks(forks);
+  const bool are_all = ids.ok() && ids->size() == commands.size();
+  if (!are_all && g_interrupted) kill(first.pid, SIGKILL);
   wait_for(first);
-  prctl(PR_SET_CHILD_SUBREAPER, 0);
   std::vector<Child> children;
-  if (ids.size() < commands.size()) {
+  if (!ids) return ids.problems();
+  if (!are_all) {
     children.push_back(std::move(first));
     return children;
   }
-  for (size_t i = 0; i < ids.size(); ++i) {
+  for (size_t i = 0; i < ids->size(); ++i) {
     Child& child = children.emplace_back();
-    child.pid = ids[i];
+    child.pid = (*ids)[i];
     child.output = forks.read_ends[i].release();
   }
+  const std::string go(children.size(), '!');
+  [[maybe_unused]] const ssize_t written = write(forks.go_write.get(), go.data(), go.size());
   return children;
 }
 
@@ -422,7 +437,10 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
 
 Result<std::vector<Ending>> run_forks(const std::vector<Command>& commands, double grace_seconds,
                                       const LineHandler& on_line, OnInterrupt on_interrupt, double suspended_seconds) {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return run_processes(commands, grace_seconds, on_line, on_interrupt, suspended_seconds);
   Result<std::vector<Child>> children = start_forks(commands);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
   std::ranges::for_each(commands, close_inherited);
   if (!children) return children.problems();
   return supervise(*children, grace_seconds, on_line, on_interrupt, suspended_seconds);

@@ -71,10 +71,13 @@ def _extremum(call: Writer, node: Any) -> Any:
     """torch.fmax and fmin: the first one where they are equal, which alone has a gradient there."""
     import torch
 
-    aten = torch.ops.aten
-    first, second = node.args
+    aten, of_type = torch.ops.aten, node.meta["val"].dtype
+    first, second = (each if each.meta["val"].dtype == of_type else call(aten._to_copy.default, each, dtype=of_type)
+                     for each in node.args)
     is_first = call(aten.ge.Tensor if node.target is aten.fmax.default else aten.le.Tensor, first, second)
-    return call(aten.where.self, call(aten.logical_or.default, is_first, call(aten.isnan.default, second)), first, second)
+    if of_type.is_floating_point:
+        is_first = call(aten.logical_or.default, is_first, call(aten.isnan.default, second))
+    return call(aten.where.self, is_first, first, second)
 
 
 def _attention_mask(call: Writer, mask: Any, sizes: "list[int]") -> Any:

@@ -180,7 +180,7 @@ void CheckpointTensors::restore(StageState& state, bool same_plan, const Device&
   check_states(state, same_plan);
 }
 
-// An update gives all trained parameters of a plan a state.
+// All trained parameters of a plan have a state.
 void CheckpointTensors::check_states(const StageState& state, bool same_plan) const {
   std::vector<size_t> missing;
   if (kinds_.empty() && must_have_state_ && !state.trainable.empty())

@@ -252,7 +252,8 @@ void Rank::open_checkpoints(const std::string& folder) {
                                                .share = share,
                                                .control = control_.get()});
   // Workers of a parameter server update nothing.
-  if (plan_.server < 0 || plan_.server == program_.device)
+  const bool updates = plan_.server < 0 || plan_.server == program_.device;
+  if (updates && checkpoints_->first_step() < options_.data.steps)
     for (StageState& state : states_) begin_optimizer(state);
 }
 

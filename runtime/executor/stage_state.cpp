@@ -120,7 +120,7 @@ bool take_state_tensor(at::Tensor& tensor, const std::string& kind, const ParamR
   return true;
 }
 
-// All of the state or none: a parameter that was never updated has none.
+// All of the state or none: that of a parameter of which the file has none is a fresh one.
 void take_rule_state(StageState& state, size_t index, const StateLookup& find, const Device& device) {
   const ParamRow& row = state.entry->params[index];
   const at::Tensor weight = owned_part(state, index, state.weights[index]);

@@ -5,18 +5,22 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #include "support/text.h"
 #include "wire/exit_codes.h"
+#include "wire/problem_line.h"
 #include "wire/rank_words.h"
 
 namespace graphpipe::runtime {
 namespace {
+
+[[noreturn]] void end_with(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
 
 std::string read_to_end(int descriptor) {
   std::string text;
@@ -28,9 +32,13 @@ std::string read_to_end(int descriptor) {
   return text;
 }
 
-/// Until then the launcher is not this process's parent, whose death is to end it (run_main.h).
-void wait_for_end_of(pid_t process) {
-  while (getppid() == process) std::this_thread::sleep_for(std::chrono::microseconds(200));
+void wait_for_go(int descriptor) {
+  char byte = 0;
+  ssize_t count = 0;
+  while ((count = read(descriptor, &byte, 1)) < 0 && errno == EINTR) {
+  }
+  if (count != 1) end_with(wire::kExitPeerFailed);
+  close(descriptor);
 }
 
 void become(const wire::RankWords& rank, size_t number, const std::vector<wire::RankWords>& all, int talk) {
@@ -42,11 +50,6 @@ void become(const wire::RankWords& rank, size_t number, const std::vector<wire::
     std::ranges::for_each(other.descriptors, close);
   }
   prctl(PR_SET_NAME, text("device", number).c_str());  // that of ps and top
-}
-
-[[noreturn]] void end_with(int code) {
-  std::fflush(nullptr);
-  std::_Exit(code);
 }
 
 }  // namespace
@@ -61,18 +64,22 @@ std::vector<std::string> words_of_rank(std::vector<std::string> own) {
     std::fprintf(stderr, "error: %s=%d names no stream of ranks' words\n", wire::kRanksVariable, talk);
     end_with(wire::kExitUsage);
   }
-  const pid_t self = getpid();
+  std::fflush(nullptr);  // what the process has in its buffers is not said by each of its forks
   std::string ids;
   for (size_t i = 0; i < ranks->size(); ++i) {
     const pid_t process = fork();
     if (process == 0) {
       become((*ranks)[i], i, *ranks, talk);
-      wait_for_end_of(self);
+      wait_for_go((*ranks)[i].go);
       return (*ranks)[i].arguments;
     }
     if (process < 0) {
-      std::fprintf(stderr, "error: the process of rank %zu cannot be started: %s\n", i, std::strerror(errno));
-      end_with(wire::kExitEnvironment);  // the others wait for nobody: the launcher ends them
+      ids =
+          wire::problem_line({.code = Code::kEnvironment,
+                              .message = text("the process of rank ", i, " cannot be started: ", std::strerror(errno)),
+                              .hint = "raise the limit of processes (ulimit -u), or free memory"}) +
+          "\n";
+      break;
     }
     ids += text(process, "\n");
   }

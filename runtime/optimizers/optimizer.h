@@ -15,8 +15,8 @@ class Optimizer {
   /// `name` as in wire/optimizers.h; `terms` by parameter. `main_weights`: 16-bit parameters are updated in float32, as
   /// main weights that are part of their state (Micikevicius et al., Mixed Precision Training, 2018, section 3.1).
   Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights = false);
-  /// Creates the state of the first update, unless there is one. step() does it too: a call ahead is for memory that is
-  /// to be there before.
+  /// Creates the state that the first update starts from, unless there is one. step() does it too: a call ahead is for
+  /// memory that is to be there before.
   void begin(size_t index, const at::Tensor& weight);
   /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` selects the state. The
   /// gradient has the type of the weight, or float32 with a main weight. It may be
@@ -63,7 +63,7 @@ class Optimizer {
     ParameterState tensors;
     at::Tensor main_weight;  // undefined where there is none
     bool started = false;
-    /// That of an update: one of a run from whose state this one goes on counts.
+    /// Whether an update has changed it. State that was taken counts as updated.
     bool updated = false;
     double last_rate = 0;
   };

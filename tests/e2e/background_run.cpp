@@ -72,7 +72,11 @@ std::vector<pid_t> BackgroundRun::devices() const {
   std::istringstream list(
       read_if_there("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children"));
   seen_.clear();
-  for (pid_t process = 0; list >> process;) seen_.push_back(process);
+  // Not the one that starts them (runtime/launch/fork_ranks.h), whose number a rank would have.
+  for (pid_t process = 0; list >> process;)
+    if (const std::string name = read_if_there("/proc/" + std::to_string(process) + "/comm");
+        name.starts_with("device") && name != "device\n")
+      seen_.push_back(process);
   return seen_;
 }
 

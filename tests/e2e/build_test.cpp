@@ -140,11 +140,19 @@ TEST_CASE("with ccache, stages that another folder has compiled are not compiled
   CHECK(hits() >= 3);  // the stage, its programs and theirs
   CHECK(losses_of(graphpipe_output({"run", second, "--steps", "2", "--json"})) ==
         losses_of(graphpipe_output({"run", folder + "/out", "--steps", "2", "--json"})));
-  // Where it cannot write there is the compiler alone.
-  const auto unwritable = driver::run_and_collect(
-      {.arguments = {kGraphpipe, "build", second, "--quiet"}, .environment = {"CCACHE_DIR=/dev/null/objects"}});
-  REQUIRE(unwritable.ok());
-  CHECK(unwritable->ending.ok());
+  // Where it cannot write, there or further down, there is the compiler alone.
+  append(folder + "/file", "");
+  fs::create_directories(folder + "/broken");
+  append(folder + "/broken/tmp", "");
+  for (int digit = 0; digit < 16; ++digit) append(folder + "/broken/" + "0123456789abcdef"[digit], "");
+  for (const char* place : {"/file/objects", "/broken"}) {
+    fs::remove_all(second + "/build");
+    const auto finished = driver::run_and_collect(
+        {.arguments = {kGraphpipe, "build", second, "--quiet"}, .environment = {"CCACHE_DIR=" + folder + place}});
+    REQUIRE(finished.ok());
+    CAPTURE(finished->output);
+    CHECK(finished->ending.ok());
+  }
 }
 
 TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and sources are those that were made") {

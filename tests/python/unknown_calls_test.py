@@ -33,6 +33,8 @@ class UnknownCalls(unittest.TestCase):
                  "remainder by a fraction": lambda z, table: (z * (torch.arange(z.shape[0]) % (z.shape[0] / 2))[:, None]).sum(),
                  "the larger, and no NaN": lambda z, table: torch.fmax(z, torch.where(table[0] > 0, table[0], torch.nan)).sum(),
                  "the smaller": lambda z, table: (torch.fmin(z, z[:, :1]) * torch.fmin(torch.full_like(z, torch.nan), z)).sum(),
+                 "the larger of integers, and of two types": lambda z, table: (
+                     z * torch.fmax(torch.fmax((z > 0).long(), torch.ones_like(z, dtype=torch.long) - 1), z)).sum(),
                  "remainder of truth values": lambda z, table: (z * ((z > 0) % z.shape[0])).sum(),
                  "remainder": lambda z, table: (z * ((torch.arange(z.shape[0])[:, None] + 1) % z.shape[0])).sum()}
         with tempfile.TemporaryDirectory() as folder:

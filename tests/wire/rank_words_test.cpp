@@ -5,7 +5,7 @@
 using namespace graphpipe::wire;
 
 TEST_CASE("words of ranks are read as they were written, and nothing is read of broken ones") {
-  const std::vector<RankWords> ranks = {{{"device", "--steps", "2", ""}, 5, {7, 9}}, {{"device"}, 6, {}}};
+  const std::vector<RankWords> ranks = {{{"device", "--steps", "2", ""}, 5, 3, {7, 9}}, {{"device"}, 6, 3, {}}};
   const std::string text = rank_words_text(ranks);
   const auto read = parse_rank_words(text);
   REQUIRE(read);
@@ -13,6 +13,7 @@ TEST_CASE("words of ranks are read as they were written, and nothing is read of 
   for (size_t i = 0; i < ranks.size(); ++i) {
     CHECK((*read)[i].arguments == ranks[i].arguments);
     CHECK((*read)[i].output == ranks[i].output);
+    CHECK((*read)[i].go == ranks[i].go);
     CHECK((*read)[i].descriptors == ranks[i].descriptors);
   }
   CHECK(parse_rank_words("")->empty());
@@ -20,6 +21,7 @@ TEST_CASE("words of ranks are read as they were written, and nothing is read of 
   for (size_t length = 1; length < text.size(); ++length)
     if (length != first) CHECK_FALSE(parse_rank_words(text.substr(0, length)));
   using namespace std::string_literals;
-  CHECK_FALSE(parse_rank_words("5\0999999999\0x\0"s));
-  CHECK_FALSE(parse_rank_words("-5\0000\0000\0"s));
+  CHECK_FALSE(parse_rank_words("5\0003\000999999999\000x\000"s));
+  CHECK_FALSE(parse_rank_words("-5\0003\0000\0001\000device\000"s));
+  CHECK_FALSE(parse_rank_words(rank_words_text({{{}, 5, 3, {}}})));  // no program
 }
