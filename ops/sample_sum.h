@@ -11,8 +11,8 @@ namespace graphpipe::ops {
 SampleSum sums_samples(const NodeView& node, std::span<const SampleSum> inputs);
 /// The same as input 0: views, casts, signs, reductions over other axes.
 SampleSum as_first_input(const NodeView& node, std::span<const SampleSum> inputs);
-/// Sums and differences of terms of one kind, and tensors that hold such terms side by side. A mean may also be combined with a term that does not depend on samples;
-/// a sum would count that once per piece.
+/// Sums and differences of terms of one kind, and tensors that hold such terms side by side. A mean may also be
+/// combined with a term that does not depend on samples; a sum would count that once per piece.
 SampleSum as_terms(const NodeView& node, std::span<const SampleSum> inputs);
 /// A product of one of them with factors that do not depend on samples.
 SampleSum as_factor(const NodeView& node, std::span<const SampleSum> inputs);

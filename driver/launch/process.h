@@ -61,9 +61,9 @@ Result<std::vector<Ending>> run_processes(const std::vector<Command>& commands, 
                                           const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
                                           double suspended_seconds = std::numeric_limits<double>::infinity());
 
-/// The same for commands of one program, which starts once and forks a process for each (wire/rank_words.h); so all have
-/// the first one's additions to our environment, and our working folder. While it loads, nothing but an interrupt ends
-/// it. Where it fails before it has started them, that is the only ending.
+/// The same for commands of one program, which starts once and forks a process for each (wire/rank_words.h); so all
+/// have the first one's additions to our environment, and our working folder. While it loads, nothing but an interrupt
+/// ends it. Where it fails before it has started them, that is the only ending.
 Result<std::vector<Ending>> run_forks(const std::vector<Command>& commands, double grace_seconds,
                                       const LineHandler& on_line, OnInterrupt on_interrupt = OnInterrupt::kEnd,
                                       double suspended_seconds = std::numeric_limits<double>::infinity());
