@@ -130,15 +130,19 @@ TEST_CASE("what is neither a sum nor a mean over samples works on the batch, or 
     const Found alone = scopes(mean + tail + "out model \"loss\" %8\n", own(), {.losses = SampleScope::kMicroBatch});
     CHECK(alone.scope.at("ScaleBySamples") == SampleScope::kMicroBatch);
   }
-  // What a number of the batch picks, and a quotient of integers.
-  const std::string count =
-      "p3  %6 = constant \"two\" filled(2) : i64[]\nn0  %7 = ReduceSum(%2) {keepdims=0} : i64[] @mixed\n";
+  // What a number of the batch picks, and a quotient of integers, beside a sum.
+  const std::string sums = R"(p3  %6 = constant "two" filled(2) : i64[]
+n0  %7 = MatMul(%0, %3) : f32[B,4]
+n1  %8 = ReduceSum(%7) {keepdims=0} : f32[] @mixed
+n2  %9 = ReduceSum(%2) {keepdims=0} : i64[] @mixed
+)";
   for (const std::string& tail :
-       {std::string("n1  %8 = Gather(%5, %7) {axis=0} : f32[] @mixed\nout model \"loss\" %8\n"),
-        std::string("n1  %8 = Div(%7, %6) : i64[] @mixed\nn2  %9 = Cast(%8) {to=\"f32\"} : f32[] "
-                    "@mixed\nout model \"loss\" %9\n")}) {
+       {std::string("n3  %10 = Gather(%5, %9) {axis=0} : f32[] @mixed\nn4  %11 = Add(%8, %10) : f32[] @mixed\n"
+                    "out model \"loss\" %11\n"),
+        std::string("n3  %10 = Div(%9, %6) : i64[] @mixed\nn4  %11 = Cast(%10) {to=\"f32\"} : f32[] @mixed\n"
+                    "n5  %12 = Add(%8, %11) : f32[] @mixed\nout model \"loss\" %12\n")}) {
     CAPTURE(tail);
-    CHECK_FALSE(all_each(scopes(count + tail, own_sum())));
+    CHECK_FALSE(all_each(scopes(sums + tail, own_sum())));
   }
   // A mean that is said to be a sum, and a sum that is said to be a mean, are what the model computes of all samples.
   CHECK(scopes(mean + "out model \"loss\" %7\n", own_sum()).scope.at("ReduceMean") == SampleScope::kBatch);
