@@ -6,6 +6,7 @@
 
 #include "frontend/exported_call.h"
 #include "frontend/node_context.h"
+#include "frontend/restore_dropout.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -238,7 +239,8 @@ Status lower_dropout(NodeContext& context) {
     GP_TRY(const std::vector<double> given, context.reals(1, "ratio"));
     if (!given.empty()) ratio = given[0];
   }
-  bool file_drops = false;
+  // The exporter writes that of attention without its mode; a module that evaluates passes it no probability.
+  bool file_drops = attention_dropout(context.node().exported_from) > 0;
   if (context.has_input(2)) {
     GP_TRY(const std::vector<double> given, context.reals(2, "mode"));
     file_drops = !given.empty() && given[0] != 0;

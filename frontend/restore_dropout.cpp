@@ -16,14 +16,6 @@ namespace {
 constexpr int kOnnxFloat = 1, kOnnxBool = 9;
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.";
 
-/// The probability with which the call drops; 0 for other calls.
-double dropped_by(const std::string& exported_from) {
-  const std::optional<ExportedCall> call = parse_exported_call(exported_from);
-  double ratio = 0;
-  const bool drops = call && call->target.starts_with(kAttention) && read_number(call->argument(4), ratio);
-  return drops && ratio > 0 && ratio < 1 ? ratio : 0;
-}
-
 class DropoutRestorer {
  public:
   explicit DropoutRestorer(GraphBody& body) : body_(body), names_(value_names(body)) {}
@@ -35,8 +27,9 @@ class DropoutRestorer {
       if (node.op == "Dropout") have_dropout.insert(node.exported_from);
     std::vector<OnnxNode> nodes, added;
     for (OnnxNode& node : body_.nodes) {
-      const double ratio =
-          node.op == "Softmax" && !have_dropout.contains(node.exported_from) ? dropped_by(node.exported_from) : 0;
+      const double ratio = node.op == "Softmax" && !have_dropout.contains(node.exported_from)
+                               ? attention_dropout(node.exported_from)
+                               : 0;
       if (ratio == 0) {
         nodes.push_back(std::move(node));
         continue;
@@ -80,6 +73,13 @@ class DropoutRestorer {
 
 }  // namespace
 
+double attention_dropout(const std::string& exported_from) {
+  const std::optional<ExportedCall> call = parse_exported_call(exported_from);
+  double ratio = 0;
+  const bool drops = call && call->target.starts_with(kAttention) && read_number(call->argument(4), ratio);
+  return drops && ratio > 0 && ratio < 1 ? ratio : 0;
+}
+
 void restore_dropout(GraphBody& body, Diagnostics& notes) {
   const std::vector<OnnxNode> added = DropoutRestorer(body).run();
   if (added.empty()) return;
@@ -87,8 +87,8 @@ void restore_dropout(GraphBody& body, Diagnostics& notes) {
   notes.push_back({.code = Code::kLostByExport,
                    .severity = Severity::kNote,
                    .origin = ModelText(added.front().outputs[0]),
-                   .message = text("the exporter's optimiser has left out the dropout of ", which,
-                                   " (dropout_p=", dropped_by(added.front().exported_from), "); it is there again"),
+                   .message = text("the exporter's optimiser has left out the dropout of ", which, " (dropout_p=",
+                                   attention_dropout(added.front().exported_from), "); it is there again"),
                    .hint = "nothing: --dropout says whether it is active"});
 }
 

@@ -25,6 +25,8 @@ Result<Imported> attention(const std::string& arguments, const std::string& soft
       request);
 }
 
+const std::string dropped_softmax = "k = Softmax(s) ratio = Constant<value_float = 0.25>() w = Dropout(k, ratio)";
+
 size_t dropouts(const Result<Imported>& imported) {
   const std::string nodes = nodes_of(imported);
   size_t count = 0;
@@ -44,9 +46,16 @@ TEST_CASE("attention that drops weights does so though its Dropout is gone") {
 }
 
 TEST_CASE("a Dropout that is there stays the only one, and one that is switched off goes") {
-  const std::string twice = "k = Softmax(s) ratio = Constant<value_float = 0.25>() w = Dropout(k, ratio)";
-  CHECK(dropouts(attention(", None, 0.25", twice)) == 1);
+  CHECK(dropouts(attention(", None, 0.25", dropped_softmax)) == 1);
   const auto off = attention(", None, 0.25", "w = Softmax(s)", false);
   CHECK(dropouts(off) == 0);
   CHECK(reports(off->notes, Code::kLostByExport, "--dropout on trains with it"));
+}
+
+TEST_CASE("the exporter writes a Dropout of attention without its mode, which the call has") {
+  const auto off = attention(", None, 0.25", dropped_softmax, false);
+  CHECK(dropouts(off) == 0);
+  CHECK(reports(off->notes, Code::kLostByExport, "--dropout on trains with it"));
+  CHECK_FALSE(
+      reports(attention(", None, 0.25", dropped_softmax)->notes, Code::kLostByExport, "the file switches it off"));
 }
