@@ -47,8 +47,9 @@ CompilerCache compiler_cache(const std::string& folder) {
   // The folder's own files by relative paths, which are the same in every folder.
   set("CCACHE_BASEDIR", fs::absolute(folder).lexically_normal().string());
   set("CCACHE_NOHASHDIR", "1");
-  // LibTorch's headers come compiled, of which ccache takes the digest of the file.
+  // LibTorch's headers come compiled; their digest stands beside them (runtime/compile_headers.cmake).
   set("CCACHE_SLOPPINESS", "pch_defines,time_macros");
+  set("CCACHE_PCH_EXTSUM", "1");
   return cache;
 }
 
