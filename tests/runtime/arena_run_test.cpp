@@ -81,3 +81,11 @@ TEST_CASE("versions of weights that outlive their step are kept apart") {
     check_arena_run(plan.programs(), make_chain_folder(shape.stages, 2 * shape.micro_batch * shape.micro_batches));
   }
 }
+
+TEST_CASE("the optimizer's state is there before the first step, so that the first two are alike") {
+  const PlanShape shape{.optimizer = "adamw", .one_device = true};
+  const std::string folder = make_folder(false, 16);
+  const std::string taken = arena_run(TwoStagePlan(shape).programs(), folder, "with", {});
+  CHECK(numbers_of(taken, "arena_steps") == std::vector<double>{kArenaRunSteps - 2});
+  std::filesystem::remove_all(folder);
+}
