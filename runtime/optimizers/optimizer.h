@@ -19,8 +19,8 @@ class Optimizer {
   /// memory that is to be there before.
   void begin(size_t index, const at::Tensor& weight);
   /// Updates `weight` in place, with the parameter's learning rate times `rate_factor`. `index` selects the state. The
-  /// gradient has the type of the weight, or float32 with a main weight. It may be sparse by rows (kernels/table_rows.h)
-  /// if takes_rows().
+  /// gradient has the type of the weight, or float32 with a main weight. It may be sparse by rows
+  /// (kernels/table_rows.h) if takes_rows().
   void step(size_t index, at::Tensor& weight, const at::Tensor& gradient, double rate_factor = 1);
   /// One parameter of step_all().
   struct Update {
