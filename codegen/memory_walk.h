@@ -3,8 +3,8 @@
 // they are emitted, with the same lifetimes (lifetimes.h), and every tensor counts from the statement that allocates it
 // to the one that releases it. A view keeps its underlying memory alive; a reshape copies when LibTorch's does.
 //
-// Not counted: what kernels allocate beyond OpDef::work().scratch, the rows of a message whose batch axis is not the
-// first, and what the optimizer allocates during its step.
+// Not counted: what kernels allocate beyond OpDef::work().scratch, and the rows of a message whose batch axis is not
+// the first.
 
 #include "codegen/cut_stages.h"
 #include "codegen/slot_layout.h"

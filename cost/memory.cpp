@@ -167,6 +167,8 @@ MemoryParts parts_of(const ir::StageGraph& graph, const StageBoundary& boundary,
                             static_cast<double>(stage.trainable_weight_bytes.count));
   parts.boundary = boundary_gradients(graph, boundary, samples);
   parts.reduction = reduction_bytes(graph, id);
+  if (stage.is_trained())
+    parts.update = stage.update_scratch + (graph.versions == ir::WeightVersions::kOne ? Bytes(0) : parts.stash);
   return parts;
 }
 

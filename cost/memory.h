@@ -45,8 +45,10 @@ struct MemoryParts {
   Bytes boundary;
   /// In addition to the gradients while they are reduced, when no item is left: reduction_bytes.
   Bytes reduction;
+  /// While the optimizer's step runs, beside the stash where items are in flight then.
+  Bytes update;
   Bytes total() const {
-    return weights + gradients + optimizer + versions + std::max(stash + working + boundary, reduction);
+    return weights + gradients + optimizer + versions + std::max({stash + working + boundary, reduction, update});
   }
 };
 

@@ -9,6 +9,7 @@
 #include "cost/sample_scopes.h"
 #include "cost/transients.h"
 #include "ops/op_def.h"
+#include "support/integer_math.h"
 #include "support/sort_unique.h"
 
 namespace graphpipe::cost {
@@ -154,6 +155,15 @@ class Pricer {
                                                                                           : passes.other);
     if (is_matrix)
       group.update_flops = wire::update_flops(*request_.optimizer, type.shape[0].factor, type.shape[1].factor);
+    const int64_t element = ir::bytes_per_element(type.dtype), table = is_table || is_matrix ? type.shape[0].factor : 0;
+    wire::UpdatedWeight weight = {.elements = bytes.count / element,
+                                  .element = Bytes(element),
+                                  .rows = table,
+                                  .columns = table > 0 ? bytes.count / element / table : 0,
+                                  .is_table = is_table};
+    if (const Bytes row = weight.columns * weight.element; group.row_bytes > Bytes(0) && row > Bytes(0))
+      weight.gathered_rows = std::min(table, ceil_div(rows.count * request_.batch.count, row.count));
+    group.update_scratch = wire::update_scratch(*request_.optimizer, weight);
     return group;
   }
 

@@ -47,14 +47,13 @@ class ScopeFinder {
   void find_sum(const ir::Node& node) {
     const auto counted = ops::find_op(node.op)->counted_mean;
     const auto rule = ops::find_op(node.op)->sample_sum;
-    if (rule == nullptr || !is_mixed(node.outputs.front())) return;
-    if (choice_.all_labels_count && counted != nullptr && counted(ops::NodeView(graph_, node))) {
-      sum_[node.outputs.front()] = SampleSum::kMean;
-      return;
-    }
+    if (rule == nullptr) return;
     std::vector<SampleSum> inputs;
     for (ValueId input : node.inputs) inputs.push_back(input.valid() ? sum_[input] : SampleSum::kNone);
-    sum_[node.outputs.front()] = rule(ops::NodeView(graph_, node), inputs);
+    const ops::NodeView view(graph_, node);
+    const bool counts_all = choice_.all_labels_count && counted != nullptr && counted(view);
+    for (ValueId output : node.outputs)
+      if (is_mixed(output)) sum_[output] = counts_all ? SampleSum::kMean : rule(view, inputs);
   }
 
   /// A sum or mean over samples adds up if every reader turns it into one that adds up, and a loss that it reaches is

@@ -32,6 +32,8 @@ struct WeightGroup {
   double update_passes = 3;
   /// Floating-point operations of an update, where the optimizer multiplies matrices.
   double update_flops = 0;
+  /// What an update takes for itself while it runs.
+  Bytes update_scratch{};
   bool operator==(const WeightGroup&) const = default;
 };
 

@@ -183,6 +183,7 @@ void add_update(const WeightGroup& weights, size_t holders, Samples batch, Stage
   stage.updated_weight_bytes += bytes;
   stage.update_traffic += weights.update_passes * static_cast<double>(bytes.count);
   stage.update_flops += weights.update_flops;
+  stage.update_scratch = std::max(stage.update_scratch, weights.update_scratch);
 }
 
 /// Each stage holds one copy of a group, however many of its nodes use it.

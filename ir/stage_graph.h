@@ -31,6 +31,8 @@ struct Stage : PassSeconds {
   Bytes updated_weight_bytes;
   /// Bytes of memory traffic of that update, and its floating-point operations (WeightGroup).
   double update_traffic = 0, update_flops = 0;
+  /// The most that the update of one weight takes for itself.
+  Bytes update_scratch;
   std::vector<WeightGroupId> weights;
   int trainable_tensors = 0;
   bool has_backward = true;

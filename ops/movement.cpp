@@ -419,6 +419,7 @@ std::vector<OpDef> concat_and_split_rows() {
        .emit = emit_split,
        .default_axis = 0,
        .is_view = always,
+       .sample_sum = as_first_input,
        .examples = {{.inputs = {normal({kB, 6, 2})}, .attributes = split, .outputs = 3}}},
       {.name = "SplitGrad",
        .infer = infer_split_gradient,

@@ -229,8 +229,8 @@ struct OpDef {
   /// Whether a node that mixes samples, and its gradients, take nothing of other samples but sums over them, which
   /// replicas add up with each other (runtime/replica_exchange.h). Null: never.
   bool (*sums_over_replicas)(const NodeView&) = nullptr;
-  /// How output 0 relates to the samples, given the same for each input (sample_sum.h). Null: neither sum nor mean. The
-  /// samples of a loss that is a sum or mean may be divided among micro-batches and replicas.
+  /// How outputs of kind kMixed relate to the samples, given the same for each input (sample_sum.h). Null: they are
+  /// neither sums nor means. The samples of a loss that is one may be divided among micro-batches and replicas.
   SampleSum (*sample_sum)(const NodeView&, std::span<const SampleSum> inputs) = nullptr;
   /// Whether output 0 is a mean over the labels that are not ignored; its sum is the same node with the attribute
   /// reduction="sum". Null or nothing: it is not, or no label is ignored, so that each sample counts equally.

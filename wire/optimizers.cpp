@@ -43,14 +43,15 @@ constexpr OptimizerEntry kOptimizers[] = {
      .state_per_weight_byte = 2,
      .passes = {26, 26, 26},
      .normalises = true,
-     .mixes_elements = true},
+     .mixes_elements = true,
+     .makes_change = true},
     {.name = "adagrad",
      .title = "Adagrad",
      .description = "divides by the root of the sum of all squares so far",
      .flags = "--eps",
      .defaults = {.learning_rate = 0.01, .epsilon = 1e-10},
      .state_per_weight_byte = 1,
-     .passes = {11, 11, 11},
+     .passes = {5, 5, 5},
      .normalises = true,
      .updates_rows = true,
      .updates_apart = true},
@@ -60,7 +61,7 @@ constexpr OptimizerEntry kOptimizers[] = {
      .flags = "--eps",
      .defaults = {.learning_rate = 0.01, .epsilon = 1e-8},
      .state_per_weight_byte = 1,
-     .passes = {6, 11, 11},
+     .passes = {4, 5, 5},
      .normalises = true,
      .updates_rows = true},
     {.name = "muon",
@@ -99,6 +100,29 @@ double update_flops(const OptimizerEntry& optimizer, int64_t rows, int64_t colum
   if (!optimizer.orthogonalises) return 0;
   const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
   return kMatrixIterations * (2 * m * m * n + 2 * m * m * m + 2 * m * m * n);
+}
+
+int64_t rows_updated_together(int64_t columns) {
+  constexpr int64_t kElements = int64_t{1} << 14, kRows = 64;
+  return std::max(kElements / std::max<int64_t>(columns, 1) / kRows, int64_t{1}) * kRows;
+}
+
+Bytes update_scratch(const OptimizerEntry& optimizer, const UpdatedWeight& weight) {
+  if (weight.gathered_rows > 0) {
+    // One by rows has the mean of the squares and its root beside the sum of each row.
+    const int64_t state = !optimizer.always_has_state() ? 0 : optimizer.updates_apart ? weight.columns : 2;
+    return std::min(weight.gathered_rows, rows_updated_together(weight.columns)) * (weight.columns + state) *
+           weight.element;
+  }
+  const bool is_matrix = weight.rows > 0 && !weight.is_table, is_half = weight.element == Bytes(2);
+  int64_t elements = is_half ? weight.elements : 0;  // the gradient in float32
+  if (optimizer.makes_change) elements += weight.elements;
+  if (optimizer.orthogonalises && is_matrix) {
+    // Of an iteration: the matrix, its product with itself, a polynomial of that, and the next matrix.
+    const int64_t shorter = std::min(weight.rows, weight.columns);
+    elements += 2 * weight.elements + 2 * shorter * shorter;
+  }
+  return elements * (is_half ? Bytes(4) : weight.element);
 }
 
 std::span<const OptimizerEntry> optimizers() { return kOptimizers; }

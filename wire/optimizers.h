@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/units.h"
 #include "wire/default_optimizer.h"
 #include "wire/run/optimizer.h"
 
@@ -55,6 +56,8 @@ struct OptimizerEntry {
   bool updates_apart = false;
   /// It multiplies matrices: kMatrixIterations times for each weight that is one.
   bool orthogonalises = false;
+  /// Of other weights it makes the whole change before it adds it.
+  bool makes_change = false;
 
   /// Whether `flag` ("--momentum") is one of `flags`.
   bool takes(std::string_view flag) const;
@@ -68,6 +71,24 @@ inline constexpr int kMatrixIterations = 5;
 /// multiplied with its transpose, the product with itself, and the result with the matrix. 0 where it does not
 /// orthogonalise.
 double update_flops(const OptimizerEntry& optimizer, int64_t rows, int64_t columns);
+
+/// A weight as its update sees it.
+struct UpdatedWeight {
+  int64_t elements = 0;
+  /// Those of 16 bits are updated as main weights of 32.
+  Bytes element{4};
+  /// Of a matrix or a table; 0 of all others. A matrix is what has them and is no table.
+  int64_t rows = 0, columns = 0;
+  bool is_table = false;
+  /// Rows of a table that are gathered for the update; 0: it passes over all of the table.
+  int64_t gathered_rows = 0;
+};
+/// The most that an update takes beside weights, gradients and state, on a CPU and with default numbers. Parameters are
+/// updated one after the other.
+Bytes update_scratch(const OptimizerEntry& optimizer, const UpdatedWeight& weight);
+/// Of a table of so many elements per row, how many rows are gathered at once: a multiple of kOwnedTogether elements
+/// (runtime/optimizers/owned_elements.h), for the same reason.
+int64_t rows_updated_together(int64_t columns);
 
 /// In the order of help texts; the first is what is taken where none is named.
 std::span<const OptimizerEntry> optimizers();

@@ -1,5 +1,7 @@
 // Adagrad as in torch.optim.Adagrad, without learning-rate decay.
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
@@ -20,14 +22,17 @@ UpdateScale scale_of_sum(const at::Tensor& gradient, const ParameterState& state
           .gradient_norm = gradient.norm().item<double>()};
 }
 
-double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+double update_adagrad_group(const UpdateGroup& group, const UpdateTerms& terms) {
   const OptimizerNumbers& numbers = terms.numbers;
-  state[kSumSteps].tensor.add_(1);
-  const at::Tensor change = numbers.weight_decay != 0 ? gradient.add(weight, numbers.weight_decay) : gradient;
-  at::Tensor& sum = state[kSumOfSquares].tensor;
-  sum.addcmul_(change, change);
-  weight.addcdiv_(change, sum.sqrt().add_(numbers.epsilon), -numbers.learning_rate);
+  const std::vector<at::Tensor> steps = group.of_states(kSumSteps);
+  at::_foreach_add_(steps, 1);
+  at::_fused_adagrad_(group.weights, group.gradients, group.of_states(kSumOfSquares), steps, numbers.learning_rate,
+                      /*lr_decay=*/0, numbers.weight_decay, numbers.epsilon, /*maximize=*/false);
   return numbers.learning_rate;
+}
+
+double update_adagrad(at::Tensor& weight, const at::Tensor& gradient, ParameterState& state, const UpdateTerms& terms) {
+  return update_adagrad_group({{weight}, {gradient}, {&state}}, terms);
 }
 
 bool adagrad_skips_zero_rows(const UpdateTerms& terms) {
@@ -38,6 +43,7 @@ UpdateRule adagrad_rule() {
   return {.name = "adagrad",
           .fresh_state = fresh_sum,
           .update = update_adagrad,
+          .update_group = update_adagrad_group,
           .scale = scale_of_sum,
           .skips_zero_rows = adagrad_skips_zero_rows};
 }

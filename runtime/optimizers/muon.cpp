@@ -30,10 +30,13 @@ ParameterState fresh_muon(const at::Tensor& weight, const UpdateTerms& terms) {
   return {{"momentum_buffer", at::zeros_like(weight)}};
 }
 
-at::Tensor orthogonal(const at::Tensor& matrix) {
+// In place of the matrix.
+at::Tensor orthogonal(at::Tensor matrix) {
   const bool tall = matrix.size(0) > matrix.size(1);
-  at::Tensor x = tall ? matrix.t() : matrix;
-  x = x.div(x.norm().clamp_min(kSmallestNorm));
+  // LibTorch's products pack what lies across.
+  at::Tensor x = tall ? matrix.t().contiguous() : matrix;
+  matrix.reset();
+  x.div_(x.norm().clamp_min_(kSmallestNorm));
   for (int i = 0; i < kIterations; ++i) {
     const at::Tensor gram = at::matmul(x, x.t());
     x = at::addmm(x, at::addmm(gram, gram, gram, kB, kC), x, kA);

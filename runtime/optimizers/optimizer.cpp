@@ -13,21 +13,46 @@ namespace {
 
 constexpr const char* kMainWeight = "main_weight";
 
-// Updates the rows that the gradient holds, using the rule on a weight of just these rows.
+bool has_rows_of(const at::Tensor& weight, const at::Tensor& tensor) {
+  return tensor.dim() > 0 && tensor.size(0) == weight.size(0);
+}
+
+// Of `rows`: the same, and whatever does not belong to rows as it is.
+ParameterState rows_of_state(const at::Tensor& weight, const ParameterState& state, const at::Tensor& rows) {
+  ParameterState part = state;
+  for (NamedTensor& each : part)
+    each.tensor = has_rows_of(weight, each.tensor) ? each.tensor.index_select(0, rows) : each.tensor.clone();
+  return part;
+}
+
+// Updates the rows that the gradient holds, using the rule on weights of just a few of them, which are small.
 double update_stored_rows(const UpdateRule& rule, at::Tensor& weight, const at::Tensor& gradient, ParameterState& state,
                           const UpdateTerms& terms) {
-  const at::Tensor rows = stored_rows(gradient);
-  const auto has_rows = [&](const at::Tensor& tensor) { return tensor.dim() > 0 && tensor.size(0) == weight.size(0); };
-  at::Tensor part = weight.index_select(0, rows);
-  ParameterState parts = state;
-  for (NamedTensor& each : parts)
-    if (has_rows(each.tensor)) each.tensor = each.tensor.index_select(0, rows);
-  const double rate = rule.update(part, stored_elements(gradient), parts, terms);
-  weight.index_copy_(0, rows, part);
-  for (size_t i = 0; i < parts.size(); ++i)
-    if (has_rows(state[i].tensor)) state[i].tensor.index_copy_(0, rows, parts[i].tensor);
+  const at::Tensor rows = stored_rows(gradient), elements = stored_elements(gradient);
+  const int64_t all = rows.size(0), width = elements.numel() / std::max<int64_t>(all, 1);
+  const int64_t together = wire::rows_updated_together(width);
+  double rate = 0;
+  ParameterState part_state;
+  for (int64_t first = 0; first == 0 || first < all; first += together) {
+    const int64_t count = std::min(together, all - first);
+    const at::Tensor some = rows.narrow(0, first, count);
+    at::Tensor part = weight.index_select(0, some);
+    part_state.clear();
+    part_state = rows_of_state(weight, state, some);
+    rate = rule.update(part, elements.narrow(0, first, count), part_state, terms);
+    weight.index_copy_(0, some, part);
+    for (size_t i = 0; i < state.size(); ++i)
+      if (has_rows_of(weight, state[i].tensor)) state[i].tensor.index_copy_(0, some, part_state[i].tensor);
+  }
+  // A count of updates, for example.
+  for (size_t i = 0; i < state.size(); ++i)
+    if (!has_rows_of(weight, state[i].tensor)) state[i].tensor.copy_(part_state[i].tensor);
   return rate;
 }
+
+// In elements, of the gradients of main weights that are there in float32 at the same time; one at least. On CPUs
+// nothing is gained by more.
+int64_t main_elements_together(const at::Tensor& weight) { return weight.is_cpu() ? 0 : int64_t{1} << 24; }
 
 }  // namespace
 
@@ -72,7 +97,7 @@ void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
     }
     const auto joins = [&](const std::vector<Update>& group) {
       return terms_[group.front().index].numbers == terms_[update.index].numbers &&
-             group.front().weight->scalar_type() == update.weight->scalar_type();
+             group.front().weight->scalar_type() == update.weight->scalar_type() && has_room(group, *update.weight);
     };
     const auto group = std::ranges::find_if(groups, joins);
     std::vector<Update>& joined = group == groups.end() ? groups.emplace_back() : *group;
@@ -80,6 +105,13 @@ void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
     joined.push_back(update);
   }
   for (const std::vector<Update>& group : groups) step_together(group, rate_factor);
+}
+
+bool Optimizer::has_room(std::span<const Update> group, const at::Tensor& weight) const {
+  if (!has_main_weight(weight)) return true;
+  int64_t elements = weight.numel();
+  for (const Update& update : group) elements += update.weight->numel();
+  return elements <= main_elements_together(weight);
 }
 
 void Optimizer::step_together(std::span<const Update> updates, double rate_factor) {

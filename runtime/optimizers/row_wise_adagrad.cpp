@@ -2,7 +2,10 @@
 // Deep Learning Recommendation Model for Personalization and Recommendation Systems, 2019, and Khudia et al., FBGEMM,
 // 2021 (EXACT_ROWWISE_ADAGRAD). Other parameters use Adagrad, as there.
 
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "runtime/optimizers/moments.h"
 #include "runtime/optimizers/registry.h"
@@ -28,7 +31,8 @@ double update_rows(at::Tensor& weight, const at::Tensor& gradient, ParameterStat
   std::vector<int64_t> axes;
   for (int64_t axis = 1; axis < weight.dim(); ++axis) axes.push_back(axis);
   at::Tensor& sum = state[kSumOfSquares].tensor;
-  sum.add_(change.square().mean(axes, /*keepdim=*/true));
+  const int64_t width = weight.numel() / std::max<int64_t>(weight.size(0), 1);
+  sum.add_(at::linalg_vector_norm(change, 2, axes, /*keepdim=*/true).square_().div_(width));
   weight.addcdiv_(change, sum.sqrt().add_(numbers.epsilon), -numbers.learning_rate);
   return numbers.learning_rate;
 }

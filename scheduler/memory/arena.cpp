@@ -125,6 +125,9 @@ class StepTensors {
       if (open->second.buffer) let_go(*open->second.buffer);
       reductions_.erase(open);
     }
+    if (const Bytes scratch = graph_.stages[StageId(static_cast<size_t>(action.stage))].update_scratch;
+        scratch > Bytes(0))
+      let_go(take(scratch));
     const auto first = sums_.lower_bound({replica_key(action), std::numeric_limits<int64_t>::min()});
     const auto last = sums_.lower_bound({replica_key(action), action.range.first});
     for (auto sums = first; sums != last; ++sums)

@@ -36,6 +36,9 @@ class Walker {
     if (int& open = open_reductions_[replica_key(action)]; open > 0 && --open == 0)
       change.before -= reduction_bytes(action);
     if (copies) change.before += weights;
+    const Bytes scratch = graph_.stages[StageId(static_cast<size_t>(action.stage))].update_scratch;
+    change.before += scratch;
+    change.after -= scratch;
     if (options_.item) change.after -= Bytes(static_cast<int64_t>(gradients_.drop_before(action)) * weights.count);
     return change;
   }

@@ -75,6 +75,8 @@ class ProgramMemory {
       const StageId stage(static_cast<size_t>(replica.first));
       add_versions(stage, updates);
       add_reductions(stage, updates);
+      for (const size_t step : updates.steps)
+        lifetimes_.push_back({during(step), behind(step), tables_.graph.stages[stage].update_scratch});
       if (!sizes_.are_counted()) continue;
       add_weight_gradients(updates);
       add_gradients_of_others(stage, updates);

@@ -126,6 +126,20 @@ TEST_CASE("memory counts weights, gradients, optimizer state, and the stash of w
   CHECK(memory_shortfall(plan, small, flight) == Bytes(7));
 }
 
+TEST_CASE("memory counts what an update takes for itself, after the items or beside those in flight") {
+  ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
+  const auto total = [&](Bytes scratch) {
+    for (ir::WeightGroup& weights : graph.weight_groups) weights.update_scratch = scratch;
+    return stage_memory(one_stage_per_node(graph, Samples(2)), StageId(0u), Samples(4)).total();
+  };
+  const Bytes without = total(Bytes(0));
+  CHECK(total(Bytes(30)) == without);  // less than an item
+  CHECK(total(Bytes(1000)) == Bytes(2 * 100 + 1000));
+  graph.versions = ir::WeightVersions::kTwo;
+  CHECK(total(Bytes(1000)) ==
+        Bytes(3 * 100 + 1000) + stage_memory(one_stage_per_node(graph, Samples(2)), StageId(0u), Samples(4)).stash);
+}
+
 TEST_CASE("memory counts further versions of trained weights: one, or one for each item in flight but the first") {
   ir::PlanGraph graph = tests::chain_graph(2, {.seconds = 1, .bytes = 10, .weight_bytes = 100}, Samples(8));
   const auto bytes = [&](ir::WeightVersions versions, int64_t in_flight) {

@@ -180,6 +180,7 @@ TEST_CASE("weights have the passes of their optimizer, and matrices its products
     const ir::WeightGroup& group = plan->weight_groups[second.weights.front()];
     CHECK(group.update_passes == optimizer.passes.matrix);
     CHECK(group.update_flops == wire::update_flops(optimizer, 4, 16));
+    CHECK(group.update_scratch == wire::update_scratch(optimizer, {.elements = 64, .rows = 4, .columns = 16}));
   }
 }
 
@@ -204,9 +205,33 @@ out model "logits" %7
     CAPTURE(group.name.raw());
     CHECK(group.update_passes == (is_table ? muon.passes.table : muon.passes.other) * (is_half ? 2 : 1));
     CHECK(group.update_flops == 0);
+    // Main weights take the gradient in float32.
+    CHECK(group.update_scratch == Bytes(is_half ? 4 * 4 : 0));
     ++seen;
   }
   CHECK(seen == 3);
+}
+
+TEST_CASE("an update of rows gathers those that were looked up, some of them at once") {
+  const auto scratch = [](int64_t rows, int64_t batch) {
+    const std::string model = text(R"(graphpipe.graph/1
+i0  %0 = data "ids" : i64[B]
+p0  %1 = weight trainable "table" filled(0) : f32[)",
+                                   rows, R"(,4]
+n0  %2 = Gather(%1, %0) {axis=0} : f32[B,4] from "look-up"
+out model "logits" %2
+)");
+    const auto plan =
+        price(trained(model.c_str()), ir::equal_devices(1),
+              {.batch = Samples(batch), .optimizer = &wire::optimizer_named("adagrad"), .updates_rows = true});
+    REQUIRE(plan.ok());
+    return plan->weight_groups[ir::WeightGroupId(0u)].update_scratch.count;
+  };
+  CHECK(scratch(100, 8) == 8 * 2 * 16);  // rows of the table and of the sum
+  CHECK(scratch(5, 8) == 5 * 2 * 16);
+  CHECK(scratch(100'000, 50'000) == wire::rows_updated_together(4) * 2 * 16);
+  CHECK(wire::rows_updated_together(4) == 4096);
+  CHECK(wire::rows_updated_together(1000) == 64);
 }
 
 TEST_CASE("the output of the Relu is saved by its own backward and by the next weight gradient") {

@@ -109,6 +109,9 @@ n5  %11 = Concat(%9, %10) {axis=0} : f32[2] @mixed
            std::string("n6  %12 = Slice(%11) {axes=[0], ends=[2], starts=[1], steps=[1]} : f32[1] @mixed\n"),
            std::string("n6  %12 = MatMul(%13, %11) : f32[] @mixed\n"),
            std::string("n6  %12 = Gather(%11, %14) {axis=0} : f32[] @mixed\n"),
+           // What several picks of one stack become.
+           std::string("n6  %15, %16 = Split(%11) {axis=0, sizes=[1,1]} : f32[1] @mixed, f32[1] @mixed\n"
+                       "n7  %12 = Sub(%15, %16) : f32[1] @mixed\n"),
        }) {
     CAPTURE(tail);
     CHECK(all_each(scopes(stack + tail + "out model \"loss\" %12\n", own())));

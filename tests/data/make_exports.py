@@ -8,7 +8,7 @@ RMSNorm, rotary embedding and grouped queries, TorchScript, opset 15 (eval and c
 unet: ConvTranspose and GroupNorm, TorchScript in training mode. bert: Hugging Face's, TorchScript; no token is 0, whose row
 PyTorch does not train (padding_idx), which ONNX cannot say. gpt2_labels: Hugging Face's with its own loss over labels, of
 which another number counts in every sample, the dynamo exporter. tasks: a loss of two tasks with labels of their own, weighed by
-their uncertainty, and of a third over all samples, the dynamo exporter. messages: what the dynamo exporter writes no operator for and says
+their uncertainty, and of a third over all samples, the dynamo exporter; stacked_tasks: the same in one tensor. messages: what the dynamo exporter writes no operator for and says
 in a node's metadata: a table whose padding is not trained, means of
 scattered messages, and a value that is detached. one_graph: one sample, without a
 batch, the dynamo exporter. picked: rows that masks pick (masked_scatter, experts with index_add, x[mask] = y), the dynamo exporter;
@@ -194,20 +194,37 @@ class Tasks(nn.Module):
         self.first, self.second, self.number = nn.Linear(16, 5), nn.Linear(16, 7), nn.Linear(16, 1)
         self.doubts = nn.ParameterList(nn.Parameter(torch.tensor(doubt)) for doubt in (0.3, -0.2))
 
-    def forward(self, x, first, second, number):
+    def losses(self, x, first, second, number):
         rows = self.body(x)
-        losses = F.cross_entropy(self.first(rows), first), F.cross_entropy(self.second(rows), second, ignore_index=-1)
+        return (F.cross_entropy(self.first(rows), first), F.cross_entropy(self.second(rows), second, ignore_index=-1),
+                F.mse_loss(self.number(rows).squeeze(1), number))
+
+    def forward(self, x, first, second, number):
+        *losses, of_number = self.losses(x, first, second, number)
         weighed = sum(torch.exp(-doubt) * loss + doubt for doubt, loss in zip(self.doubts, losses))
-        return weighed + 0.5 * F.mse_loss(self.number(rows).squeeze(1), number)
+        return weighed + 0.5 * of_number
 
 
-def tasks():
+class StackedTasks(Tasks):
+    """Their losses side by side: each by itself, and weighed by a row."""
+
+    def __init__(self):
+        super().__init__()
+        self.doubts = None
+        self.row = nn.Parameter(torch.tensor([0.3, -0.2, 0.1]))
+
+    def forward(self, x, first, second, number):
+        losses = torch.stack(self.losses(x, first, second, number))
+        return losses[0] + 0.5 * losses[1] + 0.25 * losses[2] + self.row @ losses
+
+
+def tasks(module=Tasks):
     first, second = torch.randint(0, 5, (SAMPLES,)), torch.randint(0, 7, (SAMPLES,))
     places = torch.arange(SAMPLES)
     first[places % 8 < 3] = -100  # a micro-batch of two without any label that counts
     second[places % 3 > 0] = -1
     inputs = {"x": torch.randn(SAMPLES, 8), "first": first, "second": second, "number": torch.randn(SAMPLES)}
-    return Example(Tasks(), inputs, {}, ["loss"], "output:loss", lambda outputs, _: outputs[0])
+    return Example(module(), inputs, {}, ["loss"], "output:loss", lambda outputs, _: outputs[0])
 
 
 class Messages(nn.Module):
@@ -473,6 +490,7 @@ BY_DEFAULT, WITH_PLACES = object(), object()
 EXPORTS = {"bags": (bags, None), "lstm": (lstm, dict(opset_version=17, **TRAINING)),
            "decoder": (decoder, dict(opset_version=15)), "unet": (unet, TRAINING), "bert": (bert, TRAINING),
            "gpt2_labels": (gpt2_labels, None), "tasks": (tasks, None),
+           "stacked_tasks": (lambda: tasks(StackedTasks), None),
            "messages": (messages, None), "one_graph": (one_graph, OneGraph),
            "picked": (picked, None), "last_of_each": (last_of_each, dict(opset_version=17, **TRAINING)),
            "optimised": (optimised, BY_DEFAULT), "folded": (folded, WITH_PLACES),

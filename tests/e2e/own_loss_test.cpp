@@ -41,6 +41,17 @@ TEST_CASE("a sum of means over different labels: each is divided by its own labe
   CHECK(same_bytes(pipeline.weights, serial.weights));
 }
 
+TEST_CASE("losses side by side in one tensor: each alone and a row of weights times all, as if they had their own") {
+  const Reference reference = read_export("stacked_tasks");
+  const std::string folder = work_folder("stacked_tasks");
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--devices", "2", "--stages", "2", "--micro-batch", "2"},
+                                             {"--devices", "3", "--planner", "data-parallel", "--micro-batch", "4"}}) {
+    compile(reference, folder, flags);
+    check_folder(reference, folder, "stacked_tasks, " + joined(flags));
+  }
+}
+
 TEST_CASE("a policy that updates several times a step divides by the labels of each update") {
   const Reference reference = read_export("gpt2_labels");
   const std::string folder = work_folder("gpt2_labels_async");

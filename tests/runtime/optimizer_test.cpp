@@ -3,9 +3,12 @@
 #include "runtime/optimizers/optimizer.h"
 
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 
@@ -16,6 +19,7 @@
 #include <sstream>
 
 #include "runtime/executor/allocator.h"
+#include "runtime/kernels/table_rows.h"
 #include "runtime/optimizers/gradient_norm.h"
 #include "runtime/optimizers/registry.h"
 #include "runtime/optimizers/update_settings.h"
@@ -226,7 +230,7 @@ TEST_CASE("the numbers of a parameter are the optimizer's, the run's, and its gr
 
 TEST_CASE("a group of parameters is updated as each of them alone, bit for bit") {
   const c10::InferenceMode no_autograd;
-  for (const char* name : {"sgd", "adam", "adamw"}) {
+  for (const char* name : {"sgd", "adam", "adamw", "adagrad"}) {
     CAPTURE(name);
     const UpdateRule& rule = update_rule(name);
     REQUIRE((rule.update_group != nullptr));
@@ -253,6 +257,83 @@ TEST_CASE("a group of parameters is updated as each of them alone, bit for bit")
           CHECK(at::equal(states[i][part].tensor, states_alone[i][part].tensor));
       }
     }
+  }
+}
+
+namespace {
+
+// The most that an update takes beside what is there before.
+int64_t bytes_of_update(Optimizer& optimizer, at::Tensor& weight, const at::Tensor& gradient) {
+  const Optimizer::Update update{.index = 0, .weight = &weight, .gradient = &gradient};
+  optimizer.step_all(std::span(&update, 1), 1);  // makes the state
+  const int64_t before = tensor_bytes();
+  reset_peak_tensor_bytes();
+  optimizer.step_all(std::span(&update, 1), 1);
+  return peak_tensor_bytes() - before;
+}
+
+}  // namespace
+
+TEST_CASE("an update takes for itself what memory is planned for") {
+  const c10::InferenceMode no_autograd;
+  count_tensor_bytes();
+  constexpr int64_t kRows = 192, kColumns = 40, kScalars = 2048;
+  for (const auto& entry : graphpipe::wire::optimizers()) {
+    CAPTURE(std::string(entry.name));
+    for (const auto& [rows, columns, is_table] :
+         {std::tuple(kRows, kColumns, false), std::tuple(kColumns, kRows, false), std::tuple(kRows, kColumns, true),
+          std::tuple(kRows, int64_t{0}, false)})
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        const std::vector<int64_t> shape = columns > 0 ? std::vector{rows, columns} : std::vector{rows};
+        CAPTURE(rows);
+        CAPTURE(columns);
+        CAPTURE(is_table);
+        CAPTURE(type);
+        const UpdateTerms terms = update_settings(entry.name, {}).terms_of("w", shape.size(), is_table);
+        Optimizer optimizer(entry.name, {terms}, true);
+        at::Tensor weight = at::zeros(shape, at::TensorOptions().dtype(type)).fill_(0.5);
+        const at::Tensor gradient = at::zeros_like(weight).fill_(0.25);
+        const graphpipe::wire::UpdatedWeight seen{.elements = weight.numel(),
+                                                  .element = graphpipe::Bytes(weight.element_size()),
+                                                  .rows = columns > 0 ? rows : 0,
+                                                  .columns = columns,
+                                                  .is_table = is_table};
+        const int64_t planned = graphpipe::wire::update_scratch(entry, seen).count;
+        const int64_t taken = bytes_of_update(optimizer, weight, gradient);
+        CHECK(taken <= planned + kScalars);
+        CHECK(taken >= planned - kScalars);
+      }
+  }
+}
+
+TEST_CASE("an update of rows takes for itself what memory is planned for, and counts once") {
+  const c10::InferenceMode no_autograd;
+  count_tensor_bytes();
+  constexpr int64_t kRows = 9000, kLookUps = 1000, kColumns = 64;
+  for (const auto& entry : graphpipe::wire::optimizers()) {
+    if (!entry.updates_rows) continue;
+    CAPTURE(std::string(entry.name));
+    at::Tensor gradient;
+    const at::Tensor ids = at::arange(kLookUps, at::TensorOptions().dtype(at::kLong)).mul_(2);
+    add_table_rows(gradient, at::ones({kLookUps, kColumns}), ids, {kRows, kColumns}, -1);
+    REQUIRE(gradient.is_sparse());
+    Optimizer optimizer(entry.name, {update_settings(entry.name, {}).terms_of("w", 2, true)});
+    Optimizer dense(entry.name, {update_settings(entry.name, {}).terms_of("w", 2, true)});
+    at::Tensor weight = at::arange(kRows, at::kFloat).view({kRows, 1}).expand({kRows, kColumns}).contiguous();
+    at::Tensor same = weight.clone();
+    const int64_t taken = bytes_of_update(optimizer, weight, gradient);
+    bytes_of_update(dense, same, dense_gradient(gradient));
+    CHECK(at::equal(weight, same));
+    const int64_t planned = graphpipe::wire::update_scratch(entry, {.elements = kRows * kColumns,
+                                                                    .rows = kRows,
+                                                                    .columns = kColumns,
+                                                                    .is_table = true,
+                                                                    .gathered_rows = kLookUps})
+                                .count;
+    CHECK(taken <= planned + 1024);
+    CHECK(taken >= planned - 1024);
+    const ParameterState state = optimizer.state(0), other = dense.state(0);
+    for (size_t i = 0; i < state.size(); ++i) CHECK(at::equal(state[i].tensor, other[i].tensor));
   }
 }
 

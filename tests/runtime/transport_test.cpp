@@ -28,7 +28,7 @@ using namespace graphpipe::runtime;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Bytes = std::vector<std::byte>;
+using Content = std::vector<std::byte>;
 
 constexpr int kMismatch = 17;
 constexpr int kPeerFailure = 6;
@@ -42,13 +42,13 @@ std::vector<ChannelSpec> specs(int64_t largest) {
           {{ChannelKind::kGather, 0, 1, 0}, 0, 1, largest}};
 }
 
-Bytes pattern(size_t size, unsigned seed) {
-  Bytes bytes(size);
+Content pattern(size_t size, unsigned seed) {
+  Content bytes(size);
   for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 31 + seed * 7 + (i >> 8)) & 255);
   return bytes;
 }
 
-Message message(size_t channel, Bytes& bytes, int32_t part = 0) {
+Message message(size_t channel, Content& bytes, int32_t part = 0) {
   Message out;
   out.header.key = specs(0)[channel].key;
   out.header.part = part;
@@ -69,14 +69,14 @@ void wait_for(Transport& transport, const Message& message) {
 }
 
 bool receive_and_compare(Transport& transport, size_t channel, size_t size, unsigned seed, int32_t part = 0) {
-  Bytes bytes(size);
+  Content bytes(size);
   Message in = message(channel, bytes, part);
   transport.post_receive(channel, in);
   wait_for(transport, in);
   return bytes == pattern(size, seed);
 }
 void send_and_wait(Transport& transport, size_t channel, size_t size, unsigned seed, int32_t part = 0) {
-  Bytes bytes = pattern(size, seed);
+  Content bytes = pattern(size, seed);
   Message out = message(channel, bytes, part);
   transport.post_send(channel, out);
   wait_for(transport, out);
@@ -152,7 +152,7 @@ TEST_CASE("a channel without a reader does not hold up another, and posts never 
   for (const TransportEntry& entry : test::testable_transports()) {
     CAPTURE(entry.name);
     const auto sender = [&](Transport& t) {
-      Bytes large = pattern(90 << 20, 1);
+      Content large = pattern(90 << 20, 1);
       Message first = message(0, large);
       t.post_send(0, first);
       send_and_wait(t, 1, 5000, 2);
@@ -172,7 +172,7 @@ TEST_CASE("both ranks may send at once and receive afterwards") {
     CAPTURE(entry.name);
     const auto side = [](size_t out_channel, size_t in_channel) {
       return [=](Transport& t) {
-        std::vector<Bytes> sent, got(8, Bytes(1 << 20));
+        std::vector<Content> sent, got(8, Content(1 << 20));
         std::vector<Message> out, in;
         for (unsigned i = 0; i < 8; ++i) sent.push_back(pattern(1 << 20, i));
         for (unsigned i = 0; i < 8; ++i) out.push_back(message(out_channel, sent[i], static_cast<int32_t>(i)));
@@ -206,7 +206,7 @@ TEST_CASE("a message that is not the one expected is refused") {
     for (size_t i = 0; i < changes.size(); ++i) {
       CAPTURE(i);
       const auto sender = [&](Transport& t) {
-        Bytes bytes = pattern(64, 0);
+        Content bytes = pattern(64, 0);
         Message out = message(0, bytes);
         changes[i](out.header);
         t.post_send(0, out);
@@ -237,7 +237,7 @@ TEST_CASE("a sink takes messages of any size") {
     };
     const auto receiver = [](Transport& t) {
       for (size_t size : {size_t{0}, size_t{3}, size_t{5 << 20}}) {
-        Bytes sink, none;
+        Content sink, none;
         Message in = message(kSinkChannel, none);
         in.sink = &sink;
         t.post_receive(kSinkChannel, in);
@@ -269,7 +269,7 @@ TEST_CASE("NCCL asks for memory for as many messages as are under way, not for e
 
 TEST_CASE("loopback matches sends and receives in either order") {
   const auto loopback = open_loopback({.channels = {{{}, 0, 0, 64}}});
-  Bytes bytes = pattern(64, 3), first(64), second(64);
+  Content bytes = pattern(64, 3), first(64), second(64);
   Message out1 = message(0, bytes), out2 = message(0, bytes), in1 = message(0, first), in2 = message(0, second);
   loopback->post_send(0, out1);
   CHECK_FALSE(out1.done);
@@ -293,7 +293,7 @@ TEST_CASE("loopback copies tensors of stages with the device's copy, and what th
   CHECK_FALSE(loopback->takes_device_memory(ChannelKind::kGather));
   CHECK_FALSE(open_loopback({})->takes_device_memory(ChannelKind::kForward));
   for (size_t channel = 0; channel < 2; ++channel) {
-    Bytes bytes = pattern(64, 3), received(64);
+    Content bytes = pattern(64, 3), received(64);
     Message out = message(0, bytes), in = message(0, received);
     out.header.key.kind = in.header.key.kind = channel == 0 ? ChannelKind::kForward : ChannelKind::kGather;
     loopback->post_send(channel, out);

@@ -39,6 +39,8 @@ std::optional<Case> random_case(uint64_t seed, Shape shape) {
   for (ir::PlanNode& node : plan.nodes)
     node.workspace = ir::SampleFunction::polynomial(0, static_cast<double>(dice.below(20)));
   if (seed % 3 == 0) plan.execution = ir::Execution::kChain;
+  for (ir::WeightGroup& weights : plan.weight_groups)
+    weights.update_scratch = static_cast<int64_t>(seed % 5) * weights.bytes;
   plan.optimizer_state_per_weight_byte = static_cast<double>(dice.below(3));
   ir::Assignment assignment;
   size_t next = 0;
@@ -214,8 +216,8 @@ TEST_CASE("counted items: a reduction for an update of another replica's gradien
 namespace {
 
 /// In pages, the arena of a policy over one_stage(), whose forward keeps one of three, whose backwards take one for a
-/// moment, and whose gradient of the weight has ten.
-int64_t arena_pages(const char* policy, Bytes weights = Bytes(100)) {
+/// moment, whose gradient of the weight has ten, and whose update takes `update`.
+int64_t arena_pages(const char* policy, Bytes weights = Bytes(100), Bytes update = Bytes(0)) {
   constexpr size_t kStash = 0, kTemporary = 1, kSum = 2;
   const ir::MemoryEvent scratch{.bytes = Bytes(kPage)}, drop{kStash, Bytes(kPage), false};
   const ir::FunctionMemory forward{
@@ -223,7 +225,8 @@ int64_t arena_pages(const char* policy, Bytes weights = Bytes(100)) {
   const ir::ItemMemory item{.forward = forward,
                             .backward = {.events = {scratch, drop}},
                             .first_backward = {.events = {{kSum, Bytes(10 * kPage)}, scratch, drop}, .sums = {kSum}}};
-  const StageGraph graph = one_stage(1, weights);
+  StageGraph graph = one_stage(1, weights);
+  graph.stages[StageId(0u)].update_scratch = update;
   const auto built = build_schedule(graph, ir::equal_devices(1), {.policy = policy});
   REQUIRE(built.ok());
   const std::vector<Bytes> arenas = arenas_of(graph, built->schedule, [item](StageId, Samples, bool) { return item; });
@@ -237,6 +240,9 @@ TEST_CASE("an arena holds what lives at once: sums of gradients stay, the rest e
   // And a page of the runtime's own.
   CHECK(arena_pages("kfkb") == 10 + 1 + 2 + 1);
   CHECK(arena_pages("gpipe") == 4 * 1 + 10 + 1 + 1);
+  // The update comes after all items, beside the gradient.
+  CHECK(arena_pages("kfkb", Bytes(100), Bytes(3 * kPage)) == 10 + 1 + 2 + 1);
+  CHECK(arena_pages("kfkb", Bytes(100), Bytes(20 * kPage)) == 10 + 20 + 1);
 }
 
 TEST_CASE("an arena holds the versions of weights that a step makes and drops, not those that it finds or leaves") {
@@ -270,8 +276,10 @@ TEST_CASE("the validator counts memory by itself and finds the same peaks: every
     CAPTURE(policy.name);
     if (policy.forward_only) continue;
     StageGraph graph = tests::standalone_for(policy, 4, 8);
-    for (ir::Stage& stage : graph.stages)
+    for (ir::Stage& stage : graph.stages) {
       if (stage.has_backward) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(100);
+      stage.update_scratch = Bytes(170);
+    }
     const auto built = build_schedule(graph, standalone_cluster(4), {.policy = std::string(policy.name)});
     REQUIRE(built.ok());
     CheckOptions options;
@@ -290,6 +298,7 @@ TEST_CASE("the validator counts memory by itself and finds the same peaks: any s
       stage.choice.shard_optimizer_state = seed % 2 == 0;
       stage.kept_gradients = ir::SampleFunction::polynomial(0, 2);
       if (stage.has_backward) stage.weight_bytes = stage.trainable_weight_bytes = Bytes(100);
+      stage.update_scratch = Bytes(seed % 4 == 0 ? 300 : 20);
     }
     for (ir::StageEdge& edge : standalone.graph.edges) {
       edge.stashed_above = edge.from.index() % 2 == 0;
