@@ -141,10 +141,7 @@ void emit_batch_norm(Emitter& emitter) {
 void add_training_gradients(GradientBuilder& builder, const ir::Attributes& attributes) {
   const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0), builder.input(1),
                                            builder.output(1), builder.output(2)};
-  if (builder.wants(0)) {
-    builder.set_input_gradient(0, builder.add_one(0, "BatchNormalizationGradInput", inputs, attributes));
-  }
-  add_affine_gradients(builder, "BatchNormalizationGradWeight", inputs, attributes);
+  add_norm_gradients(builder, "BatchNormalization", inputs, attributes);
 }
 
 void add_frozen_gradients(GradientBuilder& builder, const ir::Attributes& attributes) {
@@ -186,11 +183,11 @@ Inferred infer_training_grad_input(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
   ir::Value value = row_value(node.input(1));
   if (node.input(0).batch == ir::BatchKind::kMixed) value = make_value(node, value.type, Mixing::kMixes);
-  return checked(node, {value});
+  return norm_gradient_values(node, value, node.input(2).type);
 }
 Inferred infer_training_grad_weight(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
-  return affine_gradient_values(node, node.input(2).type);
+  return norm_gradient_values(node, std::nullopt, node.input(2).type);
 }
 
 void emit_training_gradient(Emitter& emitter, std::string_view mask) {
@@ -199,14 +196,8 @@ void emit_training_gradient(Emitter& emitter, std::string_view mask) {
                          epsilon_text(emitter.node()), ", {", mask, "}, ", kReplicas, ")"),
                     kBatchNorm);
 }
-void emit_training_grad_input(Emitter& emitter) {
-  emit_training_gradient(emitter, "true, false, false");
-  emitter.assign(0, text("std::move(std::get<0>(", emitter.local("parts"), "))"), "");
-}
-void emit_training_grad_weight(Emitter& emitter) {
-  emit_training_gradient(emitter, "false, " + affine_mask(emitter.node()));
-  assign_affine_gradients(emitter, emitter.local("parts"));
-}
+void emit_training_grad_input(Emitter& emitter) { emit_norm_grad_input(emitter, emit_training_gradient); }
+void emit_training_grad_weight(Emitter& emitter) { emit_norm_grad_weight(emitter, emit_training_gradient); }
 
 // Gradients of one number per channel: [C] of gradient's type.
 Inferred infer_per_channel(const NodeView& node) {
@@ -301,7 +292,10 @@ std::vector<OpDef> forward_and_training_rows() {
            .emit = emit_training_grad_input,
            .owns_outputs = always,
            .mixes_samples = gradient_mixes,
-           .examples = {{.inputs = training_gradient_inputs()}}},
+           .examples = {{.inputs = training_gradient_inputs()},
+                        {.inputs = training_gradient_inputs(),
+                         .attributes = {{"gives_scale", int64_t{1}}, {"gives_bias", int64_t{1}}},
+                         .outputs = 3}}},
           {.name = "BatchNormalizationGradWeight",
            .infer = infer_training_grad_weight,
            .work = reduction_work,

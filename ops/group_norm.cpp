@@ -88,23 +88,20 @@ Status group_norm_gradient(GradientBuilder& builder) {
   const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0), builder.output(1),
                                            builder.output(2), builder.input(1)};
   const ir::Attributes& attributes = builder.forward().attributes();
-  if (builder.wants(0)) {
-    builder.set_input_gradient(0, builder.add_one(0, op + "GradInput", inputs, attributes));
-  }
-  add_affine_gradients(builder, op + "GradWeight", inputs, attributes);
+  add_norm_gradients(builder, op, inputs, attributes);
   return Ok{};
 }
 
 Inferred infer_group_norm_grad_input(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
   GP_TRY_VOID(group_form(node, 1, is_instance(node)));
-  return one_output(node, node.input(1).type);
+  return norm_gradient_values(node, make_value(node, node.input(1).type), node.input(4).type);
 }
 
 Inferred infer_group_norm_grad_weight(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
   GP_TRY_VOID(group_form(node, 1, is_instance(node)));
-  return affine_gradient_values(node, node.input(4).type);
+  return norm_gradient_values(node, std::nullopt, node.input(4).type);
 }
 
 void emit_group_norm_gradient(Emitter& emitter, std::string_view mask) {
@@ -113,14 +110,8 @@ void emit_group_norm_gradient(Emitter& emitter, std::string_view mask) {
                          emitter.in(4), ", ", sizes_text(emitter, 1), ", {", mask, "})"),
                     "ATen/ops/native_group_norm_backward.h");
 }
-void emit_group_norm_grad_input(Emitter& emitter) {
-  emit_group_norm_gradient(emitter, "true, false, false");
-  emitter.assign(0, text("std::move(std::get<0>(", emitter.local("parts"), "))"), "");
-}
-void emit_group_norm_grad_weight(Emitter& emitter) {
-  emit_group_norm_gradient(emitter, "false, " + affine_mask(emitter.node()));
-  assign_affine_gradients(emitter, emitter.local("parts"));
-}
+void emit_group_norm_grad_input(Emitter& emitter) { emit_norm_grad_input(emitter, emit_group_norm_gradient); }
+void emit_group_norm_grad_weight(Emitter& emitter) { emit_norm_grad_weight(emitter, emit_group_norm_gradient); }
 
 std::vector<ExampleInput> forward_inputs() { return {normal({kB, 4, 3, 2}), weight(normal({4})), weight(normal({4}))}; }
 std::vector<ExampleInput> gradient_inputs(int64_t groups) {
@@ -145,7 +136,8 @@ std::vector<OpDef> form_rows(std::string_view forward, std::string_view grad_inp
            .infer = infer_group_norm_grad_input,
            .work = group_norm_gradient_work,
            .emit = emit_group_norm_grad_input,
-           .examples = {{.inputs = gradient_inputs(groups), .attributes = attributes}}},
+           .examples = {{.inputs = gradient_inputs(groups), .attributes = attributes},
+                        {.inputs = gradient_inputs(groups), .attributes = weight_attributes, .outputs = 3}}},
           {.name = grad_weight,
            .infer = infer_group_norm_grad_weight,
            .work = group_norm_gradient_work,

@@ -93,27 +93,24 @@ void emit_layer_norm(Emitter& emitter) {
                "ATen/ops/native_layer_norm.h", 3);
 }
 
-// Gradient nodes read (gradient, x, mean, 1/deviation, scale). The weight gradient has one output per wanted gradient.
+// Gradient nodes read (gradient, x, mean, 1/deviation, scale).
 Status layer_norm_gradient(GradientBuilder& builder) {
   GP_TRY_VOID(expect_no_gradient_of_saved(builder, 1));
   const std::vector<ir::ValueId> inputs = {builder.output_gradient(0), builder.input(0), builder.output(1),
                                            builder.output(2), builder.input(1)};
   ir::Attributes attributes = {{"axis", static_cast<int64_t>(first_normalized_axis(builder.forward(), 0))}};
-  if (builder.wants(0)) {
-    builder.set_input_gradient(0, builder.add_one(0, "LayerNormalizationGradInput", inputs, attributes));
-  }
-  add_affine_gradients(builder, "LayerNormalizationGradWeight", inputs, std::move(attributes));
+  add_norm_gradients(builder, "LayerNormalization", inputs, std::move(attributes));
   return Ok{};
 }
 
 Inferred infer_layer_norm_grad_input(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
-  return one_output(node, node.input(1).type);
+  return norm_gradient_values(node, make_value(node, node.input(1).type), node.input(4).type);
 }
 
 Inferred infer_layer_norm_grad_weight(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
-  return affine_gradient_values(node, node.input(4).type);
+  return norm_gradient_values(node, std::nullopt, node.input(4).type);
 }
 
 // The kernel only uses the shape of the bias, which is that of the scale.
@@ -124,14 +121,8 @@ void emit_layer_norm_gradient(Emitter& emitter, std::string_view mask) {
                          ", ", emitter.in(4), ", ", emitter.in(4), ", {", mask, "})"),
                     "ATen/ops/native_layer_norm_backward.h");
 }
-void emit_layer_norm_grad_input(Emitter& emitter) {
-  emit_layer_norm_gradient(emitter, "true, false, false");
-  emitter.assign(0, text("std::move(std::get<0>(", emitter.local("parts"), "))"), "");
-}
-void emit_layer_norm_grad_weight(Emitter& emitter) {
-  emit_layer_norm_gradient(emitter, "false, " + affine_mask(emitter.node()));
-  assign_affine_gradients(emitter, emitter.local("parts"));
-}
+void emit_layer_norm_grad_input(Emitter& emitter) { emit_norm_grad_input(emitter, emit_layer_norm_gradient); }
+void emit_layer_norm_grad_weight(Emitter& emitter) { emit_norm_grad_weight(emitter, emit_layer_norm_gradient); }
 
 // --- RMSNormalization(x, scale): y, 1/root mean square ---
 
@@ -219,7 +210,10 @@ std::vector<OpDef> layer_norm_rows() {
            .work = norm_gradient_work,
            .emit = emit_layer_norm_grad_input,
            .owns_outputs = always,
-           .examples = {{.inputs = layer_norm_gradient_inputs()}}},
+           .examples = {{.inputs = layer_norm_gradient_inputs()},
+                        {.inputs = layer_norm_gradient_inputs(),
+                         .attributes = {{"gives_scale", int64_t{1}}, {"gives_bias", int64_t{1}}},
+                         .outputs = 3}}},
           {.name = "LayerNormalizationGradWeight",
            .infer = infer_layer_norm_grad_weight,
            .work = norm_gradient_work,

@@ -8,6 +8,18 @@ namespace {
 bool gives_scale(const NodeView& node) { return node.attributes().get_int("gives_scale", 0) != 0; }
 bool gives_bias(const NodeView& node) { return node.attributes().get_int("gives_bias", 0) != 0; }
 
+/// "true, false": which of the two a kernel should compute.
+std::string affine_mask(const NodeView& node) { return boolean(gives_scale(node)) + ", " + boolean(gives_bias(node)); }
+
+std::string gradient_of(Emitter& emitter, size_t part) {
+  return text("std::move(std::get<", part, ">(", emitter.local("parts"), "))");
+}
+
+void assign_affine_gradients(Emitter& emitter, size_t next) {
+  if (gives_scale(emitter.node())) emitter.assign(next++, gradient_of(emitter, 1), "");
+  if (gives_bias(emitter.node())) emitter.assign(next, gradient_of(emitter, 2), "");
+}
+
 }  // namespace
 
 Status expect_no_gradient_of_saved(const GradientBuilder& builder, size_t first) {
@@ -19,29 +31,38 @@ Status expect_no_gradient_of_saved(const GradientBuilder& builder, size_t first)
   return Ok{};
 }
 
-void add_affine_gradients(GradientBuilder& builder, std::string_view op, const std::vector<ir::ValueId>& inputs,
-                          ir::Attributes attributes) {
-  const bool scale = builder.wants(1), bias = builder.forward().has_input(2) && builder.wants(2);
-  if (!scale && !bias) return;
+void add_norm_gradients(GradientBuilder& builder, std::string_view op, const std::vector<ir::ValueId>& inputs,
+                        ir::Attributes attributes) {
+  const bool x = builder.wants(0), scale = builder.wants(1), bias = builder.forward().has_input(2) && builder.wants(2);
+  if (!x && !scale && !bias) return;
   attributes.set("gives_scale", int64_t{scale});
   attributes.set("gives_bias", int64_t{bias});
-  const std::vector<ir::ValueId> gradients = builder.add(scale ? 1 : 2, op, inputs, std::move(attributes));
-  if (scale) builder.set_input_gradient(1, gradients.front());
-  if (bias) builder.set_input_gradient(2, gradients.back());
-}
-
-Inferred affine_gradient_values(const NodeView& node, const ir::TensorType& type) {
-  const size_t count = size_t{gives_scale(node)} + size_t{gives_bias(node)};
-  GP_CHECK(count > 0);
-  return checked(node, std::vector<ir::Value>(count, make_value(node, type, Mixing::kMixes)));
-}
-
-std::string affine_mask(const NodeView& node) { return boolean(gives_scale(node)) + ", " + boolean(gives_bias(node)); }
-
-void assign_affine_gradients(Emitter& emitter, std::string_view parts) {
+  const std::string name = text(op, x ? "GradInput" : "GradWeight");
+  const std::vector<ir::ValueId> gradients = builder.add(x ? 0 : scale ? 1 : 2, name, inputs, std::move(attributes));
   size_t next = 0;
-  if (gives_scale(emitter.node())) emitter.assign(next++, text("std::move(std::get<1>(", parts, "))"), "");
-  if (gives_bias(emitter.node())) emitter.assign(next, text("std::move(std::get<2>(", parts, "))"), "");
+  if (x) builder.set_input_gradient(0, gradients[next++]);
+  if (scale) builder.set_input_gradient(1, gradients[next++]);
+  if (bias) builder.set_input_gradient(2, gradients[next]);
+}
+
+Inferred norm_gradient_values(const NodeView& node, std::optional<ir::Value> of_x, const ir::TensorType& scale) {
+  std::vector<ir::Value> values;
+  if (of_x) values.push_back(*of_x);
+  values.insert(values.end(), size_t{gives_scale(node)} + size_t{gives_bias(node)},
+                make_value(node, scale, Mixing::kMixes));
+  GP_CHECK(!values.empty());
+  return checked(node, std::move(values));
+}
+
+void emit_norm_grad_input(Emitter& emitter, EmitNormGradients emit) {
+  emit(emitter, "true, " + affine_mask(emitter.node()));
+  emitter.assign(0, gradient_of(emitter, 0), "");
+  assign_affine_gradients(emitter, 1);
+}
+
+void emit_norm_grad_weight(Emitter& emitter, EmitNormGradients emit) {
+  emit(emitter, "false, " + affine_mask(emitter.node()));
+  assign_affine_gradients(emitter, 0);
 }
 
 }  // namespace graphpipe::ops

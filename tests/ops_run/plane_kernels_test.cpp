@@ -293,7 +293,14 @@ TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ti
 TEST_CASE(
     "BatchNorm and its gradients are those in float64, far from zero too, and running statistics move as LibTorch's") {
   const c10::InferenceMode no_autograd;
-  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5}, {3, 4, 7}, {2, 3, 9, 11}, {1, 2, 2, 3, 3}}) {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{6, 5},
+                                            {3, 4, 7},
+                                            {2, 3, 9, 11},
+                                            {1, 2, 2, 3, 3},
+                                            {200, 600},
+                                            {70, 90, 3},
+                                            {5, 300, 7, 7},
+                                            {9, 10, 8, 8}}) {
     const at::Tensor x = drawn(sizes, 7).add_(30), gradient = drawn(sizes, 8);
     const at::Tensor scale = drawn({sizes[1]}, 9), bias = drawn({sizes[1]}, 10);
     const at::Tensor mean = drawn({sizes[1]}, 11), variance = drawn({sizes[1]}, 12).square_();
