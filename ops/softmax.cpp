@@ -105,6 +105,8 @@ void emit_gelu_gradient(Emitter& emitter) {
   assign_pattern(emitter, "graphpipe::runtime::gelu_gradient($0, $1)", "runtime/kernels/gelu.h");
 }
 
+constexpr std::string_view kPReluHeader = "runtime/kernels/prelu.h";
+
 // --- PRelu: x where x > 0, else slope * x; the slope broadcasts to x ---
 
 Inferred infer_prelu(const NodeView& node) {
@@ -118,13 +120,29 @@ Inferred infer_prelu(const NodeView& node) {
 }
 
 Work prelu_work(const NodeView& node, Samples samples) { return per_output_element(node, samples, 2); }
+// Where the kernels have no loops of their own: products, and which elements are positive.
+Work prelu_input_gradient_work(const NodeView& node, Samples samples) {
+  Work work = prelu_work(node, samples);
+  if (node.input(1).type.dtype != ir::DType::kFloat32)
+    work.scratch = elements(node.input(1), samples) + bytes_of(node.input(1), samples);
+  return work;
+}
+Work prelu_slope_gradient_work(const NodeView& node, Samples samples) {
+  Work work = per_input_element(node, samples, 2);
+  if (node.input(1).type.dtype != ir::DType::kFloat32) work.scratch = bytes_of(node.input(1), samples);
+  return work;
+}
+// (gradient, x, slope)
+Inferred infer_prelu_slope_gradient(const NodeView& node) {
+  GP_TRY_VOID(expect_inputs(node, 3, 3));
+  return one_output(node, node.input(2).type);
+}
 
 Status prelu_gradient(GradientBuilder& builder) {
   const ir::ValueId gradient = builder.output_gradient(0);
-  if (builder.wants(0)) {
-    builder.set_input_gradient(0, builder.add_one(0, "PReluGradInput", {gradient, builder.input(0), builder.input(1)}));
-  }
-  if (builder.wants(1)) set_reduced(builder, 1, builder.add_one(1, "PReluGradSlope", {gradient, builder.input(0)}));
+  const std::vector<ir::ValueId> inputs = {gradient, builder.input(0), builder.input(1)};
+  if (builder.wants(0)) builder.set_input_gradient(0, builder.add_one(0, "PReluGradInput", inputs));
+  if (builder.wants(1)) builder.set_input_gradient(1, builder.add_one(1, "PReluGradSlope", inputs));
   return Ok{};
 }
 
@@ -164,42 +182,46 @@ std::vector<OpDef> softmax_rows() {
 }
 
 std::vector<OpDef> activation_rows() {
-  return {{.name = "Gelu",
-           .infer = infer_gelu,
-           .work = gelu_work,
-           .gradient = gelu_gradient,
-           .emit = emit_gelu,
-           .owns_outputs = always,
-           .dependence = Dependence::kElement,
-           .examples = {{.inputs = {normal({kB, 6})}},
-                        {.inputs = {normal({kB, 6})}, .attributes = {{"approximate", std::string("tanh")}}}}},
-          {.name = "GeluGrad",
-           .infer = infer_gelu,
-           .work = gelu_work,
-           .emit = emit_gelu_gradient,
-           .owns_outputs = always,
-           .examples = {{.inputs = {normal({kB, 6}), normal({kB, 6})}}}},
-          {.name = "PRelu",
-           .infer = infer_prelu,
-           .work = prelu_work,
-           .temporaries = 1.25,
-           .gradient = prelu_gradient,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::where($0.gt(0.0), $0, $0.mul($1))", kWhereHeader); },
-           .dependence = Dependence::kElement,
-           .roles = {ParameterRole::kConstant, ParameterRole::kWeight},
-           .examples = {{.inputs = {distinct({kB, 3, 4}), weight(uniform01({3, 1}))}},
-                        {.inputs = {distinct({kB, 4}), weight(uniform01({1}))}}}},
-          {.name = "PReluGradInput",
-           .infer = same_as_first_input,
-           .work = prelu_work,
-           .temporaries = 1.25,
-           .emit = [](Emitter& e) { assign_pattern(e, "at::where($1.gt(0.0), $0, $0.mul($2))", kWhereHeader); },
-           .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}},
-          {.name = "PReluGradSlope",
-           .infer = same_as_first_input,
-           .work = prelu_work,
-           .emit = [](Emitter& e) { assign_pattern(e, "$1.clamp_max(0.0).mul_($0)", kTensorHeader); },
-           .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4})}}}}};
+  return {
+      {.name = "Gelu",
+       .infer = infer_gelu,
+       .work = gelu_work,
+       .gradient = gelu_gradient,
+       .emit = emit_gelu,
+       .owns_outputs = always,
+       .dependence = Dependence::kElement,
+       .examples = {{.inputs = {normal({kB, 6})}},
+                    {.inputs = {normal({kB, 6})}, .attributes = {{"approximate", std::string("tanh")}}}}},
+      {.name = "GeluGrad",
+       .infer = infer_gelu,
+       .work = gelu_work,
+       .emit = emit_gelu_gradient,
+       .owns_outputs = always,
+       .examples = {{.inputs = {normal({kB, 6}), normal({kB, 6})}}}},
+      {.name = "PRelu",
+       .infer = infer_prelu,
+       .work = prelu_work,
+       .gradient = prelu_gradient,
+       .emit = [](Emitter& e) { assign_pattern(e, "graphpipe::runtime::prelu($0, $1)", kPReluHeader); },
+       .owns_outputs = always,
+       .dependence = Dependence::kElement,
+       .roles = {ParameterRole::kConstant, ParameterRole::kWeight},
+       .examples = {{.inputs = {distinct({kB, 3, 4}), weight(uniform01({3, 1}))}},
+                    {.inputs = {distinct({kB, 4}), weight(uniform01({1}))}}}},
+      {.name = "PReluGradInput",
+       .infer = same_as_first_input,
+       .work = prelu_input_gradient_work,
+       .emit =
+           [](Emitter& e) { assign_pattern(e, "graphpipe::runtime::prelu_input_gradient($0, $1, $2)", kPReluHeader); },
+       .owns_outputs = always,
+       .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}},
+      {.name = "PReluGradSlope",
+       .infer = infer_prelu_slope_gradient,
+       .work = prelu_slope_gradient_work,
+       .emit =
+           [](Emitter& e) { assign_pattern(e, "graphpipe::runtime::prelu_slope_gradient($0, $1, $2)", kPReluHeader); },
+       .owns_outputs = always,
+       .examples = {{.inputs = {normal({kB, 4}), distinct({kB, 4}), weight(uniform01({1}))}}}}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What surrounds small layers, against the operators of LibTorch that would compute it: products a few dozen wide, the
-// gradients of biases, relu, and cross entropy; and selections and squares, which are of any size.
+// gradients of biases, relu, and cross entropy; and BatchNorm, selections and squares, which are of any size.
 //
 //     taskset -c 1 build/release/bench/small_layers
 //
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "bench/kernels/fastest_of.h"
+#include "runtime/kernels/batch_norm.h"
 #include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/linear.h"
@@ -95,6 +96,24 @@ void compare_losses(at::IntArrayRef sizes) {
           [&] { runtime::cross_entropy_gradient(logits, sums, labels, factor, 1, {}); });
 }
 
+void compare_batch_norm(at::IntArrayRef sizes) {
+  const at::Tensor x = at::randn(sizes), gradient = at::randn(sizes), one = at::ones({sizes[1]}), mean = one.clone(),
+                   variance = one.clone();
+  constexpr double kTake = 0.1, kEpsilon = 1e-5;
+  const auto [y, of_batch, inverse] = runtime::batch_norm(x, one, one, mean, variance, kTake, kEpsilon);
+  compare(("BatchNorm, " + sizes_text(sizes)).c_str(),
+          [&] { at::native_batch_norm(x, one, one, mean, variance, /*training=*/true, kTake, kEpsilon); },
+          [&] { runtime::batch_norm(x, one, one, mean, variance, kTake, kEpsilon); });
+  compare(("its gradients, " + sizes_text(sizes)).c_str(),
+          [&, of_batch = of_batch, inverse = inverse] {
+            at::native_batch_norm_backward(gradient, x, one, {}, {}, of_batch, inverse, /*train=*/true, kEpsilon,
+                                           {true, true, true});
+          },
+          [&, of_batch = of_batch, inverse = inverse] {
+            runtime::batch_norm_backward(gradient, x, one, of_batch, inverse, kEpsilon, {true, true, true});
+          });
+}
+
 /// Of a stable sort of all, which has the order of ties that ONNX asks for.
 void compare_selection(at::IntArrayRef sizes, int64_t k) {
   const at::Tensor x = at::randn(sizes);
@@ -132,6 +151,9 @@ int main() {
   compare_losses({8, 1000});
   compare_losses({512, 50257});
   compare_losses({4, 21, 128, 128});
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{256, 256}, {8, 512, 2, 2}, {8, 512, 7, 7}, {8, 64, 56, 56}})
+    compare_batch_norm(sizes);
   compare_selection({256, 3136}, 16);
   compare_squares({4, 64, 56, 56});
 }
