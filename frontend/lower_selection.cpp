@@ -90,6 +90,13 @@ Status lower_first_rows(NodeContext& context) {
                        {.kind = Selected::Kind::kFirstRows, .selection = selection_of(count.power)});
 }
 
+/// x[mask] = rows, in files of the dynamo exporter: where PyTorch takes as many rows as there are places, they are
+/// expanded to that number.
+bool has_row_for_each_place(const Shape& rows, const Shape& target) {
+  return rows.size() == target.size() && !rows.empty() && counts_places(target[0]) && rows[0].power == 1 &&
+         std::equal(rows.begin() + 1, rows.end(), target.begin() + 1);
+}
+
 /// Expands a tensor without an axis of places to one row per place.
 Status repeat_for_places(NodeContext& context) {
   const auto refusal = refuse_selection(context, "repeats a tensor for picked places in a form that is not supported");
@@ -101,6 +108,11 @@ Status repeat_for_places(NodeContext& context) {
   const Selection& selection = context.lowering().selections()[index];
   const auto axis = static_cast<size_t>(at - target.begin());
   Shape from = context.type(0).shape;
+  if (has_row_for_each_place(from, target)) {
+    GP_TRY(const ValueId rows, context.value(0));
+    return bind_selected(context, 0, {context.type(0).dtype, target}, rows,
+                         {.kind = Selected::Kind::kFirstRows, .selection = index});
+  }
   const std::optional<Shape> shape = broadcast(from, target);
   if (*at != picked_places(index, selection.box) || !shape || *shape != target) return refusal;
   GP_TRY(ValueId value, context.value(0));
@@ -117,6 +129,20 @@ Status repeat_for_places(NodeContext& context) {
   GP_TRY(const auto repeated, context.emit("Expand", {value}, {{"shape", std::move(places)}}));
   return bind_selected(context, 0, {context.type(0).dtype, target}, repeated[0],
                        {.kind = Selected::Kind::kRows, .selection = index, .axis = axis});
+}
+
+/// Rows for all places as one list of elements.
+Status flatten_first_rows(NodeContext& context) {
+  GP_TRY(const Shape target, reshape_target(context));
+  const Selected& selected = *selected_input(context, 0);
+  const std::optional<Dim> count = ir::element_count(context.type(0).shape);
+  if (target.size() != 1 || count != target[0])
+    return refuse_selection(context, "reshapes rows for picked places in a form that is not supported");
+  const ValueId rows = context.input(0).value;
+  const std::optional<Dim> elements = ir::element_count(context.lowering().graph().value(rows).type.shape);
+  if (!elements) return refuse_selection(context, "has too many rows for picked places");
+  GP_TRY(const auto flat, context.emit("Reshape", {rows}, {{"shape", Shape{*elements}}}));
+  return bind_selected(context, 0, {context.type(0).dtype, target}, flat[0], selected);
 }
 
 /// Equal numbers for each place, reshaped.
@@ -175,6 +201,8 @@ Status lower_on_selection(NodeContext& context) {
   const bool is_apart = context.has_input(0) && selected_input(context, 0) == nullptr;
   const std::string& op = context.node().op;
   if (op == "Slice" && is_apart) return lower_first_rows(context);
+  if (op == "Reshape" && is_of(selected_input(context, 0), Selected::Kind::kFirstRows))
+    return flatten_first_rows(context);
   if (op == "Reshape" && is_apart && context.known(0) != nullptr && context.known(0)->uniform)
     return reshape_equal_numbers(context);
   if (op == "Expand" && is_apart && !counts_places(context.type(0).shape)) return repeat_for_places(context);

@@ -141,6 +141,34 @@ TEST_CASE("x[mask] = v of the newer exporter: the number of values is a sum, the
   CHECK(output_shapes(imported) == "[1B 6 4 ]");
 }
 
+TEST_CASE("x[mask] = rows: as many rows as the mask picks places go to these in order, as those of masked_scatter") {
+  const auto assigned = [](const std::string& rows) {
+    return import_text("g (float[N,6,4] x, bool[N,6] keep, float[" + rows + R"(] given) => (float[N,6,4] y) {
+    two = Constant<value_ints = [2]>()
+    all = Constant<value_ints = [-1]>()
+    by_four = Constant<value_ints = [-1, 4]>()
+    v = Reshape(given, by_four)
+    deep = Unsqueeze(keep, two)
+    size = Shape(x)
+    wide = Expand(deep, size)
+    everywhere = NonZero(wide)
+    tuples = Transpose(everywhere)
+    line = Reshape(keep, all)
+    ones = Cast<to = 7>(line)
+    count = ReduceSum(ones)
+    features = Constant<value_ints = [4]>()
+    target = Concat<axis = 0>(count, features)
+    values = Expand(v, target)
+    flat = Reshape(values, all)
+    y = ScatterND(x, tuples, flat) })");
+  };
+  const auto imported = assigned("N,2,4");
+  REQUIRE(imported.ok());
+  CHECK(output_shapes(imported) == "[1B 6 4 ]");
+  CHECK(count_ops(imported->graph, "NumberPlaces") == 1);
+  CHECK(reports(assigned("3,4").problems(), Code::kUnsupportedOp, "repeats a tensor for picked places"));
+}
+
 TEST_CASE("parts for all places of a mask are the places themselves") {
   const auto imported = import_text(R"(g (float[N,2,4] x, bool[N,2] keep) => (float[N,4] y) {
     used = ReduceMax<keepdims = 0>(keep)
