@@ -15,9 +15,11 @@ class Writer:
         self._graph, self._before = graph, before
 
     def __call__(self, target: Any, *operands: Any, **options: Any) -> Any:
+        import torch
+
         with self._graph.inserting_before(self._before):
             node = self._graph.call_function(target, operands, options)
-        values = [each.meta["val"] if hasattr(each, "meta") else each for each in operands]
+        values = torch.fx.node.map_arg(operands, lambda each: each.meta["val"])
         node.meta = {**self._before.meta, "val": target(*values, **options)}
         return node
 
@@ -78,6 +80,27 @@ def _extremum(call: Writer, node: Any) -> Any:
     if of_type.is_floating_point:
         is_first = call(aten.logical_or.default, is_first, call(aten.isnan.default, second))
     return call(aten.where.self, is_first, first, second)
+
+
+def _products(call: Writer, node: Any) -> Any:
+    """torch.cumprod: each element times the one before it, then times the one two before, four before and so on, which has its gradient
+    where there are zeros, too. None: as it is, along the batch."""
+    import torch
+
+    aten, of_type = torch.ops.aten, node.meta["val"].dtype
+    value, axis = node.args[:2]
+    shape = value.meta["val"].shape
+    size = shape[axis] if shape else 1
+    if not isinstance(size, int):
+        return None
+    found = value if value.meta["val"].dtype == of_type else call(aten._to_copy.default, value, dtype=of_type)
+    reach = 1
+    while reach < size:
+        ones = call(aten.full_like.default, call(aten.slice.Tensor, found, axis, 0, reach), 1.0)
+        before = call(aten.cat.default, [ones, call(aten.slice.Tensor, found, axis, 0, size - reach)], axis)
+        found = call(aten.mul.Tensor, found, before)
+        reach *= 2
+    return found if found is not value else call(aten.clone.default, value)
 
 
 def _attention_mask(call: Writer, mask: Any, sizes: "list[int]") -> Any:
@@ -178,6 +201,8 @@ def _rewrite_calls(graph: Any) -> None:
             made = _remainder(Writer(graph, node), node)
         elif node.target in (aten.fmax.default, aten.fmin.default):
             made = _extremum(Writer(graph, node), node)
+        elif node.target is aten.cumprod.default:
+            made = _products(Writer(graph, node), node)
         elif node.target is aten.scaled_dot_product_attention.default:
             made = _attention(Writer(graph, node), node)
         if made is not None:

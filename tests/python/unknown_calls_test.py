@@ -35,6 +35,9 @@ class UnknownCalls(unittest.TestCase):
                  "the smaller": lambda z, table: (torch.fmin(z, z[:, :1]) * torch.fmin(torch.full_like(z, torch.nan), z)).sum(),
                  "the larger of integers, and of two types": lambda z, table: (
                      z * torch.fmax(torch.fmax((z > 0).long(), torch.ones_like(z, dtype=torch.long) - 1), z)).sum(),
+                 "products": lambda z, table: (torch.cumprod(z, 1) * torch.cumprod(table[:7, :, None], 0)[-1, :, 0]).sum(),
+                 "products of integers": lambda z, table: (torch.cumprod((z > 0).long() + 1, -1) * torch.cumprod(z[:, :1], 1) * torch.cumprod(z.sum(), 0)).sum(),
+                 "products of zeros": lambda z, table: torch.cumprod(torch.relu(z), 1, dtype=torch.float64).float().sum(),
                  "remainder of truth values": lambda z, table: (z * ((z > 0) % z.shape[0])).sum(),
                  "remainder": lambda z, table: (z * ((torch.arange(z.shape[0])[:, None] + 1) % z.shape[0])).sum()}
         with tempfile.TemporaryDirectory() as folder:
