@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import re
-import traceback
 import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
-from . import forward_results, module_facts, own_gradients, unknown_calls, written_losses
+from . import forward_results, module_facts, own_gradients, refusals, sample_lists, unknown_calls, written_losses
 
 
 def _argument_names(module: Any, count: int) -> list[str]:
@@ -341,6 +339,15 @@ def _check_buffers(module: Any, exported: Any, path: Path) -> None:
                      "buffers, and an InstanceNorm with track_running_stats=True)")
 
 
+def _check_results(module: Any, inputs: "Mapping[str, Any]", written: Any, path: Path) -> None:
+    """Errors: ValueError where samples that forward lists are not what they are as a whole; the file is removed."""
+    try:
+        sample_lists.check(module, inputs, written.exported_program)
+    except ValueError:
+        _remove(path)
+        raise
+
+
 def _check_gradients(module: Any, inputs: "Mapping[str, Any]", seen: own_gradients.Seen, path: Path) -> None:
     """Errors: ValueError where forward has gradients of its own; the file, which does not say so, is removed."""
     try:
@@ -363,55 +370,6 @@ def _warn_of_modes(module: Any) -> None:
     if module.training and still:
         warnings.warn(f"{', '.join(still)}: in eval(), but exported as it trains; compile(batchnorm='eval') makes all BatchNorms use "
                       "their running statistics, and Dropout is left out unless compile(dropout='on') asks for it", stacklevel=3)
-
-
-def _place_in_forward(error: Exception) -> str:
-    """Where the module's code was when PyTorch's exporter gave up: "model.py:12 (if mask.any():)"; "" where nothing tells. The text of
-    the error names a line of ours where it reads a call of torch."""
-    import torch
-
-    place = ""
-    raised: Optional[BaseException] = error
-    while raised is not None:
-        frames = traceback.extract_tb(raised.__traceback__)
-        ours = [index for index, frame in enumerate(frames) if frame.filename == __file__]
-        for frame in frames[ours[-1] + 1:] if ours else frames:
-            path = Path(frame.filename)
-            if not {Path(torch.__file__).parent, Path(__file__).parent} & set(path.parents) and path.name != "contextlib.py":
-                place = f"{path.name}:{frame.lineno} ({frame.line})"
-        raised = raised.__cause__ or raised.__context__
-    return place
-
-
-def _way_out(error: Exception, module: Any) -> str:
-    """Of refusals whose words do not say what to do."""
-    import torch
-
-    story = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    averages = [name for name, part in module.named_modules()
-                if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.momentum is None and part.running_mean is not None]
-    if averages and "data-dependent" in story:
-        return (f"{', '.join(averages)}: BatchNorm with momentum=None reads how many steps it has seen, which no ONNX file can say; "
-                "give it a number, such as momentum=0.1. ")
-    if "_detect_is_causal_mask" in story:
-        return ("PyTorch looks into the mask to see whether it is causal; say that it need not: is_causal=False for a TransformerEncoder, "
-                "tgt_is_causal=False for a TransformerDecoder, both src_ and tgt_ for a Transformer. ")
-    if "Could not guard on data-dependent" in story or "Could not extract specialized integer from data-dependent" in story:
-        place = _place_in_forward(error)
-        return (f"forward decides{' at ' + place if place else ''} by values that data have, and a file holds one way alone; compute both, "
-                "and choose by torch.where, or decide by shapes and by numbers of Python. ")
-    if "transformers" in story and "Cannot view a tensor" in story:  # T5 and Swin of transformers 5
-        return 'it mistakes how the results of fused attention lie in memory; make the model with attn_implementation="eager". '
-    if "for the complex-valued input" in story:
-        return "it does not know this operator for complex numbers; compute with their real and imaginary parts there (view_as_real). "
-    if "transformers.grouped_mm" in story:  # Mixtral of transformers 5
-        return 'it has no products of groups of experts; make the model with experts_implementation="batched_mm". '
-    unknown = re.search(r"Error when translating node .*target=torch\.ops\.(?:aten|prims)\.(\w+)", str(error))
-    if unknown:
-        others = {"kthvalue": ", x.sort(dim).values.select(dim, k - 1)", "randperm": ", torch.rand(n).argsort()"}
-        return (f"it has no operator for {unknown[1]}; compute the same by others of torch{others.get(unknown[1], '')}, or outside the module "
-                "and give it as an input. ")
-    return ""
 
 
 def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path: "os.PathLike[str] | str", *,
@@ -468,20 +426,22 @@ def export(module: Any, inputs: "Sequence[Any] | Mapping[str, Any] | Any", path:
     modes = [(part, part.training) for part in module.modules()]  # parts of a module that trains may be in eval()
     try:
         with torch.random.fork_rng(), warnings.catch_warnings(), _without_layerdrop(module), forward_results.without_caches(module), _with_finite_values(module), \
-                _without_device_queries(), _with_detached_results() as refusals, own_gradients.watched() as seen, \
-                written_losses.written_out():
+                _without_device_queries(), _with_detached_results() as refused, own_gradients.watched() as seen, \
+                sample_lists.kept_whole(refused) as lists, written_losses.written_out():
             warnings.simplefilter("ignore")  # that it trains is the intention; the rest is about the exporter itself
             # First by name: a Dim makes the exporter take the example's size where forward asks for len(x). It takes
             # modules, though, that it refuses by name.
             try:
                 written = write("batch")
             except torch.onnx.OnnxExporterError:
-                if refusals:
-                    raise refusals[0] from None
+                if refused:
+                    raise refused[0] from None
                 written = write(torch.export.Dim("batch"))
             _check_gradients(module, inputs, seen, path)
+            if lists:
+                _check_results(module, inputs, written, path)
     except torch.onnx.OnnxExporterError as error:
-        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {_way_out(error, module)}{error.__cause__ or error}") from error
+        raise ValueError(f"PyTorch's exporter refuses {type(module).__name__}: {refusals.way_out(error, module)}{error.__cause__ or error}") from error
     finally:
         for part, was_training in modes:
             part.training = was_training

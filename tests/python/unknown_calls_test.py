@@ -140,6 +140,20 @@ class UnknownCalls(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, place):
             graphpipe.export(Decides(None), {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
 
+    def test_a_call_that_no_others_stand_for_is_named(self):
+        losses = Measures(lambda z, table: torch.nn.functional.ctc_loss(
+            z.log_softmax(-1).unsqueeze(1).expand(-1, 3, -1), torch.ones(3, 2, dtype=torch.long), torch.full((3,), 4), torch.full((3,), 2)))
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "no operator for ctc_loss"):
+            graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
+
+    def test_an_error_of_forward_is_told_with_its_place(self):
+        class Fails(Measures):
+            def forward(self, x):
+                return self.linear(x) if not torch.compiler.is_compiling() else self.compute[:, None]
+
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, r"fails at unknown_calls_test.py:\d+ \(return "):
+            graphpipe.export(Fails(None), {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
+
     def test_an_argument_with_the_name_of_a_parameter_is_refused(self):
         class Masks(Measures):
             def forward(self, x, table):
