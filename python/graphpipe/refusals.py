@@ -52,7 +52,8 @@ def way_out(error: Exception, module: Any) -> str:
     unknown = re.search(r"Error when translating node .*target=torch\.ops\.(?:aten|prims)\.(\w+)", str(error)) or re.fullmatch(
         r"aten\._?(\w+)\.\w+", str(error.__cause__))  # of which a size depends on data
     if unknown:
-        others = {"kthvalue": ", x.sort(dim).values.select(dim, k - 1)", "randperm": ", torch.rand(n).argsort()"}
+        others = {"kthvalue": ", x.sort(dim).values.select(dim, k - 1)", "hypot": ", (x * x + y * y).sqrt()",
+                  "median": ", x.sort(dim).values.select(dim, (x.shape[dim] - 1) // 2)", "randperm": ", torch.rand(n).argsort()"}
         return (f"it has no operator for {unknown[1]}; compute the same by others of torch{others.get(unknown[1], '')}, or outside the module "
                 "and give it as an input. ")
     place = _place_in_forward(error) if type(error).__name__ == "TorchExportError" else ""

@@ -146,6 +146,12 @@ class UnknownCalls(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "no operator for ctc_loss"):
             graphpipe.export(losses, {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx", fixed_batch=["x"])
 
+    def test_what_stands_for_a_call_is_said(self):
+        for compute, words in ((lambda z, table: z.median(1)[0], "no operator for median; .*, x.sort"),
+                               (lambda z, table: torch.hypot(z, z + 1), r"no operator for hypot; .*, \(x \* x")):
+            with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, words):
+                graphpipe.export(Measures(compute), {"x": torch.randn(4, 3)}, Path(folder) / "model.onnx")
+
     def test_an_error_of_forward_is_told_with_its_place(self):
         class Fails(Measures):
             def forward(self, x):
