@@ -147,7 +147,8 @@ class Pricer {
                              .row_bytes = request_.updates_rows ? rows : Bytes(0)};
     if (!param.trainable || request_.optimizer == nullptr) return group;
     const ir::TensorType& type = graph_.value(param.value).type;
-    const bool is_table = rows > Bytes(0), is_matrix = !is_table && type.shape.size() == 2;
+    // As the runtime has it: of a tied one the head's product reads all rows.
+    const bool is_table = is_looked_up(param), is_matrix = !is_table && type.shape.size() == 2;
     const wire::UpdatePasses& passes = request_.optimizer->passes;
     // Of weights of 16 bits it passes over main weights and state of 32.
     group.update_passes = (ir::bytes_per_element(type.dtype) == 2 ? 2 : 1) * (is_table    ? passes.table
@@ -161,10 +162,18 @@ class Pricer {
                                   .rows = table,
                                   .columns = table > 0 ? bytes.count / element / table : 0,
                                   .is_table = is_table};
-    if (const Bytes row = weight.columns * weight.element; group.row_bytes > Bytes(0) && row > Bytes(0))
+    if (const Bytes row = weight.columns * weight.element; group.row_bytes > Bytes(0) && row > Bytes(0) && element > 2)
       weight.gathered_rows = std::min(table, ceil_div(rows.count * request_.batch.count, row.count));
     group.update_scratch = wire::update_scratch(*request_.optimizer, weight);
     return group;
+  }
+
+  bool is_looked_up(const ir::Param& param) const {
+    for (const NodeId id : graph_.node_ids()) {
+      const ir::Node& node = graph_.node(id);
+      if (!node.inputs.empty() && node.inputs.front() == param.value && ops::looks_up_rows({graph_, node})) return true;
+    }
+    return false;
   }
 
   /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; otherwise 0.

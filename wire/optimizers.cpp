@@ -108,15 +108,19 @@ int64_t rows_updated_together(int64_t columns) {
 }
 
 Bytes update_scratch(const OptimizerEntry& optimizer, const UpdatedWeight& weight) {
+  // One that has a sum per row has the root of each beside it.
+  const bool sums_rows = optimizer.updates_rows && !optimizer.updates_apart && weight.is_table;
   if (weight.gathered_rows > 0) {
-    // One by rows has the mean of the squares and its root beside the sum of each row.
-    const int64_t state = !optimizer.always_has_state() ? 0 : optimizer.updates_apart ? weight.columns : 2;
-    return std::min(weight.gathered_rows, rows_updated_together(weight.columns)) * (weight.columns + state) *
-           weight.element;
+    const int64_t state = !optimizer.always_has_state() ? 0 : sums_rows ? 2 : weight.columns;
+    const Bytes gathered = std::min(weight.gathered_rows, rows_updated_together(weight.columns)) *
+                           (weight.columns + state) * weight.element;
+    // Replicas and copies in other stages pass over all rows.
+    return sums_rows ? std::max(gathered, weight.rows * weight.element) : gathered;
   }
   const bool is_matrix = weight.rows > 0 && !weight.is_table, is_half = weight.element == Bytes(2);
   int64_t elements = is_half ? weight.elements : 0;  // the gradient in float32
   if (optimizer.makes_change) elements += weight.elements;
+  if (sums_rows) elements += weight.rows;
   if (optimizer.orthogonalises && is_matrix) {
     // Of an iteration: the matrix, its product with itself, a polynomial of that, and the next matrix.
     const int64_t shorter = std::min(weight.rows, weight.columns);

@@ -108,8 +108,8 @@ struct ByLine {
 
 /// Wider lines fill vectors by themselves.
 constexpr int64_t kWideLine = 64;
-/// Of all channels that are passed over together.
-constexpr int64_t kColumns = 256;
+/// Of all channels that are passed over together. Few, so that several threads have some.
+constexpr int64_t kColumns = 64;
 /// A column's float accumulates one element after the other, where a line has lanes.
 constexpr int64_t kRowsInFloat = 64;
 

@@ -7,9 +7,12 @@
 #include <ATen/ops/where.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
+#include <vector>
 
 #include "runtime/kernels/vector_loops.h"
+#include "support/integer_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
@@ -69,7 +72,7 @@ GRAPHPIPE_INLINE double products_of_line(const float* __restrict gradient, const
 }
 
 /// The same for `count` neighbouring slopes of one element per line each.
-constexpr int64_t kSlopesTogether = 256;
+constexpr int64_t kSlopesTogether = 64;
 GRAPHPIPE_INLINE void products_of_columns(const SlopedLines& of, const float* gradient, const float* x, int64_t first,
                                           int64_t count, float* of_slope) {
   constexpr int64_t kLinesInFloat = 64;
@@ -157,16 +160,32 @@ std::optional<SlopedLines> sloped_lines(const at::Tensor& x, const at::Tensor& s
   return lines.slopes > 1 ? lines : SlopedLines{.lines = 1, .slopes = 1, .width = x.numel()};
 }
 
-/// Calls loop(first element, its slope, step of slopes, count) for runs of elements: of one slope each, or of all
-/// slopes of a line where each has one element.
+/// Calls loop(first element, its slope, step of slopes, count) for runs of elements: of one slope each, of all slopes
+/// of a line where each has one element, or some of those that share the only slope.
 template <typename Loop>
 void for_runs(const SlopedLines& of, const Loop& loop) {
-  const bool one_each = of.width == 1 && of.slopes > 1;
+  if (of.slopes == 1)
+    return for_parts(of.width, kElementsPerThread,
+                     [&](int64_t begin, int64_t end) { loop(begin, 0, int64_t{0}, end - begin); });
+  const bool one_each = of.width == 1;
   const int64_t length = one_each ? of.slopes : of.width, runs = one_each ? of.lines : of.lines * of.slopes;
   for_parts(runs, std::max<int64_t>(1, kElementsPerThread / length), [&](int64_t begin, int64_t end) {
     for (int64_t run = begin; run < end; ++run)
       loop(run * length, one_each ? 0 : run % of.slopes, int64_t{one_each}, length);
   });
+}
+
+/// Of the only slope: sums of parts that do not depend on the number of threads.
+float products_of_all(const float* gradient, const float* x, int64_t count) {
+  std::vector<double> parts(static_cast<size_t>(ceil_div(count, kElementsPerThread)));
+  for_parts(std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t first = part * kElementsPerThread;
+      parts[static_cast<size_t>(part)] =
+          prelu_loops().products_of_line(gradient + first, x + first, std::min(kElementsPerThread, count - first));
+    }
+  });
+  return static_cast<float>(std::accumulate(parts.begin(), parts.end(), 0.0));
 }
 
 }  // namespace
@@ -203,8 +222,12 @@ at::Tensor prelu_slope_gradient(const at::Tensor& gradient, const at::Tensor& x,
   const float *const from = gradient.const_data_ptr<float>(), *const values = x.const_data_ptr<float>();
   float* const to = of_slope.mutable_data_ptr<float>();
   const int64_t grain = std::max<int64_t>(1, kElementsPerThread / (lines->lines * lines->width));
+  if (lines->slopes == 1) {
+    *to = products_of_all(from, values, lines->width);
+    return of_slope;
+  }
   if (lines->width == 1) {
-    const int64_t blocks = (lines->slopes + kSlopesTogether - 1) / kSlopesTogether;
+    const int64_t blocks = ceil_div(lines->slopes, kSlopesTogether);
     for_parts(blocks, std::max<int64_t>(1, grain / kSlopesTogether), [&](int64_t begin, int64_t end) {
       for (int64_t first = begin * kSlopesTogether; first < std::min(end * kSlopesTogether, lines->slopes);
            first += kSlopesTogether)

@@ -50,10 +50,6 @@ double update_stored_rows(const UpdateRule& rule, at::Tensor& weight, const at::
   return rate;
 }
 
-// In elements, of the gradients of main weights that are there in float32 at the same time; one at least. On CPUs
-// nothing is gained by more.
-int64_t main_elements_together(const at::Tensor& weight) { return weight.is_cpu() ? 0 : int64_t{1} << 24; }
-
 }  // namespace
 
 Optimizer::Optimizer(std::string_view name, std::vector<UpdateTerms> terms, bool main_weights)
@@ -97,7 +93,7 @@ void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
     }
     const auto joins = [&](const std::vector<Update>& group) {
       return terms_[group.front().index].numbers == terms_[update.index].numbers &&
-             group.front().weight->scalar_type() == update.weight->scalar_type() && has_room(group, *update.weight);
+             group.front().weight->scalar_type() == update.weight->scalar_type();
     };
     const auto group = std::ranges::find_if(groups, joins);
     std::vector<Update>& joined = group == groups.end() ? groups.emplace_back() : *group;
@@ -105,13 +101,6 @@ void Optimizer::step_all(std::span<const Update> updates, double rate_factor) {
     joined.push_back(update);
   }
   for (const std::vector<Update>& group : groups) step_together(group, rate_factor);
-}
-
-bool Optimizer::has_room(std::span<const Update> group, const at::Tensor& weight) const {
-  if (!has_main_weight(weight)) return true;
-  int64_t elements = weight.numel();
-  for (const Update& update : group) elements += update.weight->numel();
-  return elements <= main_elements_together(weight);
 }
 
 void Optimizer::step_together(std::span<const Update> updates, double rate_factor) {

@@ -69,8 +69,6 @@ class Optimizer {
   };
   UpdateTerms terms_of(size_t index, double rate_factor) const;
   void step_together(std::span<const Update> updates, double rate_factor);
-  /// Whether the float32 gradients of the group's main weights leave room for that of one more.
-  bool has_room(std::span<const Update> group, const at::Tensor& weight) const;
 
   const UpdateRule* rule_;
   bool main_weights_;

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/optimizers/moments.h"
 #include "runtime/optimizers/registry.h"
@@ -31,8 +32,9 @@ double update_rows(at::Tensor& weight, const at::Tensor& gradient, ParameterStat
   std::vector<int64_t> axes;
   for (int64_t axis = 1; axis < weight.dim(); ++axis) axes.push_back(axis);
   at::Tensor& sum = state[kSumOfSquares].tensor;
-  const int64_t width = weight.numel() / std::max<int64_t>(weight.size(0), 1);
-  sum.add_(at::linalg_vector_norm(change, 2, axes, /*keepdim=*/true).square_().div_(width));
+  const auto width = static_cast<double>(weight.numel() / std::max<int64_t>(weight.size(0), 1));
+  // Divided before it is squared, which 16 bits may not hold.
+  sum.add_(at::linalg_vector_norm(change, 2, axes, /*keepdim=*/true).div_(std::sqrt(width)).square_());
   weight.addcdiv_(change, sum.sqrt().add_(numbers.epsilon), -numbers.learning_rate);
   return numbers.learning_rate;
 }

@@ -1,4 +1,4 @@
-// PRelu and its gradients, in own loops and by LibTorch's operators, against autograd in float64.
+// PRelu and its gradients, in own loops and by LibTorch's operators, against their definition in float64.
 
 #include "runtime/kernels/prelu.h"
 
@@ -29,6 +29,7 @@ TEST_CASE("prelu and its gradients are those of float64, for slopes of channels,
                                    {{3, 5, 40, 40}, {5, 1, 1}},
                                    {{3, 5, 7}, {1}},
                                    {{3, 5, 7}, {}},
+                                   {{30, 50, 70}, {1, 1}},
                                    {{70, 300}, {300}},
                                    {{2, 3, 4}, {3, 4}},
                                    {{2, 3, 4}, {3, 1}},
