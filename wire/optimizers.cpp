@@ -118,7 +118,7 @@ Bytes update_scratch(const OptimizerEntry& optimizer, const UpdatedWeight& weigh
     return sums_rows ? std::max(gathered, weight.rows * weight.element) : gathered;
   }
   const bool is_matrix = weight.rows > 0 && !weight.is_table, is_half = weight.element == Bytes(2);
-  int64_t elements = is_half ? weight.elements : 0;  // the gradient in float32
+  int64_t elements = is_half ? weight.elements : 0;             // the gradient in float32
   if (optimizer.makes_change) elements += 2 * weight.elements;  // and what it is divided by
   if (sums_rows) elements += weight.rows;
   if (optimizer.orthogonalises && is_matrix) {
