@@ -8,6 +8,7 @@
 #include "codegen/stage_library.h"
 #include "codegen/table_text.h"
 #include "ops/emit_helpers.h"
+#include "ops/looked_up_tables.h"
 
 namespace graphpipe::codegen {
 namespace {
@@ -27,16 +28,6 @@ std::string_view role_of(const Param& param) {
       break;
   }
   return param.trainable ? "kTrainable" : "kFrozen";
-}
-
-/// The values in which some node looks up rows: among parameters, the embedding tables.
-IdSet<ir::ValueId> tables_of(const Graph& graph) {
-  IdSet<ir::ValueId> tables(graph.value_count());
-  for (const ir::NodeId id : graph.node_ids()) {
-    const ir::Node& node = graph.node(id);
-    if (ops::looks_up_rows({graph, node})) tables.insert(node.inputs.front());
-  }
-  return tables;
 }
 
 /// The further names of the stage's weights, an array each, by which groups of a run may name them.
@@ -61,7 +52,7 @@ class AliasArrays {
 std::vector<std::string> param_rows(const Graph& graph, const StageCut& cut, const WeightGroups& groups,
                                     TensorTable& tensors, AliasArrays& aliases) {
   std::vector<std::string> rows;
-  const IdSet<ir::ValueId> tables = tables_of(graph);
+  const IdSet<ir::ValueId> tables = ops::looked_up_tables(graph);
   for (ParamId id : cut.params) {
     const Param& param = graph.param(id);
     const auto group = groups.group_of.find(id);

@@ -8,6 +8,7 @@
 #include "cost/op_prices.h"
 #include "cost/sample_scopes.h"
 #include "cost/transients.h"
+#include "ops/looked_up_tables.h"
 #include "ops/op_def.h"
 #include "support/integer_math.h"
 #include "support/sort_unique.h"
@@ -41,6 +42,7 @@ class Pricer {
         request_(request),
         prices_(graph, cluster, request),
         param_of_(ir::params_of_values(graph)),
+        tables_(ops::looked_up_tables(graph)),
         plan_node_of_(graph.node_count()),
         plan_value_of_(graph.value_count()),
         readers_of_constant_(graph.node_count()),
@@ -148,7 +150,7 @@ class Pricer {
     if (!param.trainable || request_.optimizer == nullptr) return group;
     const ir::TensorType& type = graph_.value(param.value).type;
     // As the runtime has it: of a tied one the head's product reads all rows.
-    const bool is_table = is_looked_up(param), is_matrix = !is_table && type.shape.size() == 2;
+    const bool is_table = tables_.contains(param.value), is_matrix = !is_table && type.shape.size() == 2;
     const wire::UpdatePasses& passes = request_.optimizer->passes;
     // Of weights of 16 bits it passes over main weights and state of 32.
     group.update_passes = (ir::bytes_per_element(type.dtype) == 2 ? 2 : 1) * (is_table    ? passes.table
@@ -166,14 +168,6 @@ class Pricer {
       weight.gathered_rows = std::min(table, ceil_div(rows.count * request_.batch.count, row.count));
     group.update_scratch = wire::update_scratch(*request_.optimizer, weight);
     return group;
-  }
-
-  bool is_looked_up(const ir::Param& param) const {
-    for (const NodeId id : graph_.node_ids()) {
-      const ir::Node& node = graph_.node(id);
-      if (!node.inputs.empty() && node.inputs.front() == param.value && ops::looks_up_rows({graph_, node})) return true;
-    }
-    return false;
   }
 
   /// Bytes of the rows that one sample looks up, if look-ups are the parameter's only readers; otherwise 0.
@@ -370,6 +364,8 @@ class Pricer {
   const PriceRequest& request_;
   OpPrices prices_;
   const IdMap<ValueId, ParamId> param_of_;
+  /// As the runtime updates them.
+  const IdSet<ValueId> tables_;
   IdMap<NodeId, PlanNodeId> plan_node_of_;
   IdMap<ValueId, PlanValueId> plan_value_of_;
   /// For each computation on weights, the plan nodes that read its result.

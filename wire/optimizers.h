@@ -56,7 +56,7 @@ struct OptimizerEntry {
   bool updates_apart = false;
   /// It multiplies matrices: kMatrixIterations times for each weight that is one.
   bool orthogonalises = false;
-  /// Of other weights it makes the whole change before it adds it.
+  /// It makes the whole change of a weight, and what that is divided by, before it adds it.
   bool makes_change = false;
 
   /// Whether `flag` ("--momentum") is one of `flags`.

@@ -234,6 +234,33 @@ out model "logits" %2
   CHECK(wire::rows_updated_together(1000) == 64);
 }
 
+TEST_CASE("a table that a product reads too is updated as one, and one of 16 bits as a whole") {
+  const auto scratch = [](const char* model, const char* optimizer) {
+    const auto plan =
+        price(trained(model), ir::equal_devices(1),
+              {.batch = Samples(2), .optimizer = &wire::optimizer_named(optimizer), .updates_rows = true});
+    REQUIRE(plan.ok());
+    return plan->weight_groups[ir::WeightGroupId(0u)].update_scratch;
+  };
+  CHECK(scratch(R"(graphpipe.graph/1
+i0  %0 = data "ids" : i64[B]
+p0  %1 = weight trainable "table" filled(0) : f32[10,4]
+n0  %2 = Gather(%1, %0) {axis=0} : f32[B,4] from "look-up"
+n1  %3 = Transpose(%1) {perm=[1,0]} : f32[4,10] from "head"
+n2  %4 = MatMul(%2, %3) : f32[B,10] from "product"
+out model "logits" %4
+)",
+                "muon") == Bytes(0));
+  CHECK(scratch(R"(graphpipe.graph/1
+i0  %0 = data "ids" : i64[B]
+p0  %1 = weight trainable "table" filled(0) : f16[10,4]
+n0  %2 = Gather(%1, %0) {axis=0} : f16[B,4] from "look-up"
+n1  %3 = Cast(%2) {to="f32"} : f32[B,4] from "wider"
+out model "logits" %3
+)",
+                "sgd") == Bytes(4 * 40));
+}
+
 TEST_CASE("the output of the Relu is saved by its own backward and by the next weight gradient") {
   const auto plan = price(trained(kModel), ir::equal_devices(2), {.batch = Samples(8)});
   REQUIRE(plan.ok());

@@ -277,7 +277,7 @@ int64_t bytes_of_update(Optimizer& optimizer, at::Tensor& weight, const at::Tens
 TEST_CASE("an update takes for itself what memory is planned for") {
   const c10::InferenceMode no_autograd;
   count_tensor_bytes();
-  constexpr int64_t kRows = 192, kColumns = 40, kScalars = 2048;
+  constexpr int64_t kRows = 1536, kColumns = 40, kScalars = 2048;
   for (const auto& entry : graphpipe::wire::optimizers()) {
     CAPTURE(std::string(entry.name));
     for (const auto& [rows, columns, is_table] :
