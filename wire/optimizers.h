@@ -84,8 +84,7 @@ struct UpdatedWeight {
   int64_t gathered_rows = 0;
 };
 /// The most that an update takes beside weights, gradients and state, on a CPU and with default numbers. Parameters are
-/// updated one after the other. Those of 16 bits have their gradients in float32 meanwhile: all of a stage, of which
-/// this has that of one.
+/// updated one after the other. Those of 16 bits have their gradients in float32 meanwhile.
 Bytes update_scratch(const OptimizerEntry& optimizer, const UpdatedWeight& weight);
 /// Of a table of so many elements per row, how many rows are gathered at once: a multiple of kOwnedTogether elements
 /// (runtime/optimizers/owned_elements.h), for the same reason.

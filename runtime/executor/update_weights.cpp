@@ -21,6 +21,28 @@ void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
   sum.reset();
 }
 
+// A gradient of 16 bits becomes float32 when its weight is updated, one weight after another, so that a stage has one
+// of them at a time. Not where it is added up or clipped before, or kept; nor on a GPU, where one launch updates all.
+bool widens_late(const StageState& state, size_t index) {
+  const at::Tensor& weight = state.weights[index];
+  if (!state.optimizer.has_main_weight(weight) || !weight.is_cpu() || state.keeps_gradients) return false;
+  return state.updates == nullptr || (state.updates->options.accumulate <= 1 && state.updates->options.clip_value == 0);
+}
+
+at::Tensor widened(const at::Tensor& gradient, double factor) {
+  at::Tensor wide = gradient.to(at::kFloat);
+  return factor == 1 ? wide : wide.mul_(factor);
+}
+
+void step_widened(StageState& state, size_t index, const at::Tensor& gradient, UpdateFactors factors,
+                  double rate_factor) {
+  if (!state.owned.empty() && state.owned[index].count == 0) return;
+  at::Tensor weight = owned_part(state, index, state.weights[index]);
+  at::Tensor wide = widened(owned_part(state, index, gradient), factors.samples * state.gradient_factor);
+  if (factors.norm != 1) wide.mul_(factors.norm);
+  state.optimizer.step(index, weight, wide, rate_factor);
+}
+
 }  // namespace
 
 bool makes_update(const StageState& state) { return state.updates == nullptr || state.updates->is_update(state.step); }
@@ -37,6 +59,7 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
   const double factor = samples_factor * state.gradient_factor;
   const double limit = state.updates == nullptr ? 0 : state.updates->options.clip_value;
   for (size_t index : state.trainable) {
+    if (widens_late(state, index)) continue;
     if (state.optimizer.has_main_weight(state.weights[index])) gradients[index] = gradients[index].to(at::kFloat);
     if (factor != 1) stored_elements(gradients[index]).mul_(factor);
     if (accumulates) accumulate(state, index, gradients[index]);
@@ -46,15 +69,15 @@ void prepare_gradients(StageState& state, int64_t update, double samples_factor)
 
 double squared_gradient_norm(const PlanTable& plan, StageState& state) {
   prepare_gradients(state, 0, 1);
-  std::vector<at::Tensor> gradients;
+  std::vector<at::Tensor> squares;
   for (size_t index : state.trainable) {
     const GroupRow* group = shared_group(plan, state.entry->params[index].group);
     if (group != nullptr && group->stages.front() != state.entry->stage) continue;
-    gradients.push_back(stored_elements(gradients_of(state, 0)[index]));
+    const at::Tensor& gradient = gradients_of(state, 0)[index];
+    squares.push_back(
+        squared_norm(widens_late(state, index) ? widened(gradient, state.gradient_factor) : stored_elements(gradient)));
   }
-  double sum = 0;
-  for (const double square : squared_norms(gradients)) sum += square;
-  return sum;
+  return sum_of_numbers(squares);
 }
 
 void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool keep) {
@@ -71,6 +94,10 @@ void step_weights(StageState& state, int64_t update, UpdateFactors factors, bool
   for (size_t index : state.trainable) {
     if (!updates) break;
     if (keep) state.weights[index] = state.weights[index].clone();
+    if (widens_late(state, index)) {
+      step_widened(state, index, gradients[index], factors, rate_factor);
+      continue;
+    }
     if (factors.norm != 1) stored_elements(gradients[index]).mul_(factors.norm);
     if (state.owned.empty()) {
       of_parameters.push_back({index, &state.weights[index], &gradients[index]});

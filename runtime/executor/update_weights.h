@@ -21,7 +21,8 @@ StepShares step_shares(const Data& data, int64_t step, int64_t accumulate);
 
 /// Turns the gradients into what the update takes, except for the factor of the norm. In place, so that they are saved
 /// as they were used; once per update of a step, later calls change nothing. If the step makes no update
-/// (--accumulate), they are added to those of the earlier steps.
+/// (--accumulate), they are added to those of the earlier steps. Those of 16 bits may be left as they are: step_weights
+/// makes them float32 then, one after the other.
 void prepare_gradients(StageState& state, int64_t update, double samples_factor);
 /// The state's part of the squared global norm of the step's only update: parameters whose group no earlier stage has
 /// counted. Prepares the gradients.

@@ -3,19 +3,20 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace graphpipe::runtime {
 
-std::vector<double> squared_norms(std::span<const at::Tensor> gradients) {
-  std::vector<at::Tensor> sums;
-  for (const at::Tensor& gradient : gradients) {
-    const at::Tensor wide = gradient.to(at::kDouble).flatten();
-    sums.push_back(wide.dot(wide));
-  }
-  if (sums.empty()) return {};
-  const at::Tensor all = at::stack(sums).to(at::kCPU);
+at::Tensor squared_norm(const at::Tensor& gradient) {
+  const at::Tensor wide = gradient.to(at::kDouble).flatten();
+  return wide.dot(wide);
+}
+
+double sum_of_numbers(std::span<const at::Tensor> numbers) {
+  if (numbers.empty()) return 0;
+  const at::Tensor all = at::stack({numbers.data(), numbers.size()}).to(at::kCPU);
   const double* first = all.const_data_ptr<double>();
-  return {first, first + all.numel()};
+  return std::accumulate(first, first + all.numel(), 0.0);
 }
 
 double clip_factor(double norm, double largest) {

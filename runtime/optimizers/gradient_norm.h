@@ -4,12 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <span>
-#include <vector>
 
 namespace graphpipe::runtime {
 
-/// Sum of squares of each gradient, in double. Waits for a GPU once.
-std::vector<double> squared_norms(std::span<const at::Tensor> gradients);
+/// The sum of squares of a gradient: one number, in double, on its device.
+at::Tensor squared_norm(const at::Tensor& gradient);
+/// The sum of such numbers, in their order. Waits for a GPU once.
+double sum_of_numbers(std::span<const at::Tensor> numbers);
 
 /// The factor that brings the global norm of gradients to at most `largest`; 1 if it already is, or if largest is 0.
 double clip_factor(double norm, double largest);
