@@ -22,7 +22,7 @@ if(NOT TARGET graphpipe::runtime)
     "${CMAKE_CXX_COMPILER} ${CMAKE_CXX_COMPILER_VERSION} ${GRAPHPIPE_LIBTORCH} ${_graphpipe_libtorch_size}")
   string(STRIP "${CMAKE_CXX_FLAGS}" _graphpipe_flags)
   set(_graphpipe_headers "${CMAKE_CURRENT_LIST_DIR}/compiled_headers/libtorch.h")
-  if(CMAKE_BUILD_TYPE STREQUAL "None" AND _graphpipe_flags STREQUAL "-O1" AND EXISTS "${_graphpipe_headers}.gch"
+  if(CMAKE_BUILD_TYPE STREQUAL "None" AND _graphpipe_flags STREQUAL "-Og" AND EXISTS "${_graphpipe_headers}.gch"
       AND _graphpipe_builds_with STREQUAL graphpipe_built_with)
     set(GRAPHPIPE_COMPILED_HEADERS "${_graphpipe_headers}")
   endif()

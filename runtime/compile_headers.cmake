@@ -2,13 +2,42 @@
 # codegen/cmake_project.cpp gives the stages of generated projects.
 #
 # Every file that uses compiled headers instantiates again the templates that they leave pending, and most of those are
-# of headers that those of operators include and do not use, such as c10::List of ATen/DeviceGuard.h. Without them stages
-# compile several times as fast (docs/performance.md). A LibTorch whose headers need them gets them.
-set(command "${COMPILER}" -std=c++20 -O1 -fPIC -isystem "${LIBTORCH}/include" -x c++-header -o "${HEADER}.gch" "${HEADER}")
+# of headers that those of operators include and do not use, such as c10::List of ATen/DeviceGuard.h, or of conversions of
+# c10::Scalar, which stages never read. Without them stages compile several times as fast (docs/performance.md). A LibTorch
+# whose headers need them gets them.
+set(command "${COMPILER}" -std=c++20 -Og -fPIC -isystem "${LIBTORCH}/include" -x c++-header -o "${HEADER}.gch" "${HEADER}")
 get_filename_component(folder "${HEADER}" DIRECTORY)
 foreach(unused Context DeviceGuard TensorUtils TracerMode)
   file(WRITE "${folder}/lean/ATen/${unused}.h" "#pragma once\n")
 endforeach()
+# Declared alone: a stage that did read a scalar would not link.
+file(WRITE "${folder}/lean/c10/util/overflows.h" [[
+#pragma once
+#include <c10/util/TypeSafeSignMath.h>
+#include <c10/util/complex.h>
+#include <cmath>
+namespace c10 {
+template <typename To, typename From>
+bool overflows(From value, bool strict_unsigned = false);
+}
+]])
+file(WRITE "${folder}/lean/c10/util/TypeCast.h" [[
+#pragma once
+#include <c10/util/BFloat16.h>
+#include <c10/util/Float8_e4m3fn.h>
+#include <c10/util/Float8_e4m3fnuz.h>
+#include <c10/util/Float8_e5m2.h>
+#include <c10/util/Float8_e5m2fnuz.h>
+#include <c10/util/Float8_e8m0fnu.h>
+#include <c10/util/Half.h>
+#include <c10/util/overflows.h>
+namespace c10 {
+template <typename To, typename From>
+To convert(From value);
+template <typename To, typename From>
+To checked_convert(From value, const char* name);
+}
+]])
 execute_process(COMMAND ${command} -I "${folder}/lean" RESULT_VARIABLE failed ERROR_VARIABLE errors)
 if(failed)
   string(SUBSTRING "${errors}" 0 1000 errors)

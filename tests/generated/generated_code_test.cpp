@@ -56,7 +56,7 @@ void write_file(const fs::path& path, const std::string& text) {
 
 std::string compiler_flags(const fs::path& folder) {
   const std::string torch = GRAPHPIPE_LIBTORCH;
-  return "-std=c++20 -O1 -fPIC -Wall -Wextra -Werror -Wno-missing-field-initializers -I" + folder.string() + " -I" +
+  return "-std=c++20 -Og -fPIC -Wall -Wextra -Werror -Wno-missing-field-initializers -I" + folder.string() + " -I" +
          GRAPHPIPE_SOURCE_DIR + " -isystem " + torch + "/include ";
 }
 
