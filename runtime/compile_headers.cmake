@@ -10,7 +10,8 @@ get_filename_component(folder "${HEADER}" DIRECTORY)
 foreach(unused Context DeviceGuard TensorUtils TracerMode)
   file(WRITE "${folder}/lean/ATen/${unused}.h" "#pragma once\n")
 endforeach()
-# Declared alone: a stage that did read a scalar would not link.
+# Of the conversions of c10::Scalar those that make one; the others are declared alone, and a stage that did read a scalar
+# would not link.
 file(WRITE "${folder}/lean/c10/util/overflows.h" [[
 #pragma once
 #include <c10/util/TypeSafeSignMath.h>
@@ -33,7 +34,9 @@ file(WRITE "${folder}/lean/c10/util/TypeCast.h" [[
 #include <c10/util/overflows.h>
 namespace c10 {
 template <typename To, typename From>
-To convert(From value);
+To convert(From value) {
+  return static_cast<To>(value);
+}
 template <typename To, typename From>
 To checked_convert(From value, const char* name);
 }
