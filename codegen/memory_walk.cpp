@@ -243,6 +243,7 @@ class ItemWalk {
   Tensor made_by(const ir::Node& node, ValueId output, bool is_alias) {
     const ops::OpDef& entry = *ops::find_op(node.op);
     const std::vector<int64_t> sizes = sizes_of(output);
+    if (entry.repeated_axes != nullptr) return repeated(entry, node, sizes);
     if (is_alias || ops::is_view(ops::NodeView(graph_, node))) {
       const Tensor from = tensor_of(node.inputs.front());
       if (const std::optional<TensorLayout> view = view_by(entry, node, from.layout, sizes)) {
@@ -257,10 +258,22 @@ class ItemWalk {
       tensor.layout = with_heads_inside(sizes);
     if (entry.dependence == ops::Dependence::kElement)
       for (const ValueId input : node.inputs)
-        if (const TensorLayout* like = layout_of(input); like != nullptr && like->sizes == sizes) {
+        if (const TensorLayout* like = layout_of(input);
+            like != nullptr && like->sizes == sizes && !like->is_repeated()) {
           tensor.layout = ordered_like(*like);
           break;
         }
+    return tensor;
+  }
+
+  /// Input 0, or what is made of it, again and again.
+  Tensor repeated(const ops::OpDef& entry, const ir::Node& node, const std::vector<int64_t>& sizes) {
+    const ops::NodeView view(graph_, node);
+    Tensor tensor = ops::is_view(view) ? tensor_of(node.inputs.front()) : fresh(node.inputs.front());
+    if (ops::is_view(view)) state_.heap.take(tensor);
+    if (tensor.layout.sizes.size() < sizes.size())
+      tensor.layout = with_axes(std::move(tensor.layout), entry.repeated_axes(view));
+    tensor.layout = part_or_expanded(tensor.layout, sizes);
     return tensor;
   }
 
@@ -290,7 +303,22 @@ class ItemWalk {
     const ops::OpDef& entry = *ops::find_op(node.op);
     const auto own = static_cast<int64_t>(ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch);
     // If the outer axes of a stack are repeated, both account for the copy.
-    return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own;
+    return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own + copied_operands(entry, node);
+  }
+
+  /// Bytes of the operands that are copied to be rows of a matrix, or in order.
+  int64_t copied_operands(const ops::OpDef& entry, const ir::Node& node) const {
+    int64_t bytes = 0;
+    for (const size_t i : entry.read_as_rows) {
+      const TensorLayout* layout = layout_of(node.inputs[i]);
+      if (layout == nullptr || layout->sizes.size() < 3 || numel(layout->sizes) == 0) continue;
+      const int64_t columns = layout->sizes.back();
+      if (!reshaped(*layout, {numel(layout->sizes) / columns, columns})) bytes += bytes_of(node.inputs[i]);
+    }
+    for (const size_t i : entry.read_in_order)
+      if (const TensorLayout* layout = layout_of(node.inputs[i]); layout != nullptr && !layout->is_contiguous())
+        bytes += bytes_of(node.inputs[i]);
+    return bytes;
   }
 
   /// Bytes of a product's operands that LibTorch copies because it cannot view their outer axes as one axis.

@@ -35,6 +35,12 @@ bool TensorLayout::is_contiguous() const {
   return true;
 }
 
+bool TensorLayout::is_repeated() const {
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] > 1 && strides[i] == 0) return true;
+  return false;
+}
+
 int64_t numel(std::span<const int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
@@ -102,6 +108,14 @@ TensorLayout part_or_expanded(const TensorLayout& from, std::vector<int64_t> siz
   for (size_t i = 0; i < from.sizes.size(); ++i)
     if (from.sizes[i] >= to.sizes[more + i]) to.strides[more + i] = from.strides[i];
   return to;
+}
+
+TensorLayout with_axes(TensorLayout from, std::span<const int> axes) {
+  for (const int axis : axes) {
+    from.sizes.insert(from.sizes.begin() + axis, 1);
+    from.strides.insert(from.strides.begin() + axis, 0);
+  }
+  return from;
 }
 
 TensorLayout ordered_like(const TensorLayout& like) {

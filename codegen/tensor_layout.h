@@ -16,6 +16,8 @@ struct TensorLayout {
 
   /// Whether the elements are contiguous and in order.
   bool is_contiguous() const;
+  /// Whether elements lie at several places (at::expand).
+  bool is_repeated() const;
   bool operator==(const TensorLayout&) const = default;
 };
 
@@ -28,6 +30,8 @@ TensorLayout contiguous(std::vector<int64_t> sizes);
 std::optional<TensorLayout> reshaped(const TensorLayout& from, const std::vector<int64_t>& sizes);
 /// As at::permute: axis i is the old axis axes[i].
 TensorLayout permuted(const TensorLayout& from, std::span<const int> axes);
+/// With further axes of one element, at these places of the result, ascending.
+TensorLayout with_axes(TensorLayout from, std::span<const int> axes);
 /// In order, but for the second and the third to last axis, which are swapped in memory. Needs: three axes or more.
 TensorLayout with_heads_inside(std::vector<int64_t> sizes);
 /// A slice along its axes, or the whole repeated along those of size 1 and along new leading ones. Needs: at least as

@@ -31,7 +31,7 @@ class Sweep {
       std::vector<ValueId>& here = alive[static_cast<size_t>(graph_.node(id).phase)];
       if (const auto found = begins.find(id); found != begins.end())
         here.insert(here.end(), found->second.begin(), found->second.end());
-      for (ValueId value : here) bytes[id] += byte_function(graph_.value(value).type, batch_);
+      for (ValueId value : here) bytes[id] += byte_function(held_type(value), batch_);
       bytes[id] += scratch_of(id);
       std::erase_if(here, [&](ValueId value) { return lives_[value].last == id; });
     }
@@ -39,6 +39,13 @@ class Sweep {
   }
 
  private:
+  /// The type of what a value has in memory: less than its own where elements are repeated.
+  const ir::TensorType& held_type(ValueId value) const {
+    const NodeId producer = graph_.value(value).producer;
+    const bool is_repeated = producer.valid() && ops::find_op(graph_.node(producer).op)->repeated_axes != nullptr;
+    return graph_.value(is_repeated ? graph_.node(producer).inputs.front() : value).type;
+  }
+
   ir::SampleFunction scratch_of(NodeId id) const {
     const ops::NodeView view(graph_, graph_.node(id));
     const auto* entry = ops::find_op(graph_.node(id).op);

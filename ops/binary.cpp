@@ -33,13 +33,6 @@ Inferred infer_arithmetic(const NodeView& node) {
   return one_output(node, {node.input(0).type.dtype, std::move(shape)});
 }
 
-/// The exponent may have a different type; the result has the base's.
-Inferred infer_pow(const NodeView& node) {
-  GP_TRY_VOID(expect_inputs(node, 2, 2));
-  GP_TRY(ir::Shape shape, broadcast_inputs(node));
-  return one_output(node, {node.input(0).type.dtype, std::move(shape)});
-}
-
 Inferred infer_variadic(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 1, node.input_count()));
   for (size_t i = 0; i < node.input_count(); ++i) {
@@ -110,15 +103,6 @@ Status div_gradient(GradientBuilder& builder) {
   return Ok{};
 }
 
-Status pow_gradient(GradientBuilder& builder) {
-  const ValueId gradient = builder.output_gradient(0), base = builder.input(0), exponent = builder.input(1);
-  if (builder.wants(0)) set_reduced(builder, 0, builder.add_one(0, "PowGradBase", {gradient, base, exponent}));
-  if (builder.wants(1)) {
-    set_reduced(builder, 1, builder.add_one(1, "PowGradExponent", {gradient, base, exponent, builder.output(0)}));
-  }
-  return Ok{};
-}
-
 Status mod_gradient(GradientBuilder& builder) {
   pass_gradient(builder, 0);
   if (builder.wants(1)) {
@@ -184,21 +168,6 @@ void emit_mul_in_place(Emitter& emitter) {
 void emit_div(Emitter& emitter) {
   const bool floating = ir::is_floating(emitter.node().input(0).type.dtype);
   assign_pattern(emitter, floating ? "at::div($0, $1)" : "at::div($0, $1, \"trunc\")", "ATen/ops/div.h");
-}
-
-void emit_pow(Emitter& emitter) {
-  const ir::DType base = emitter.node().input(0).type.dtype;
-  std::string pattern = "graphpipe::runtime::power($0, $1)";
-  if (emitter.node().input(1).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
-  assign_pattern(emitter, pattern, "runtime/kernels/power.h");
-}
-
-/// An exponent of a wider type would widen the gradient as well.
-void emit_pow_base_gradient(Emitter& emitter) {
-  const ir::DType base = emitter.node().input(1).type.dtype;
-  std::string pattern = "graphpipe::runtime::power_gradient($0, $1, $2)";
-  if (emitter.node().input(2).type.dtype != base) pattern += ".to(" + scalar_type(base) + ")";
-  assign_pattern(emitter, pattern, "runtime/kernels/power.h");
 }
 
 bool is_fmod(const NodeView& node) { return node.attributes().get_int("fmod", 0) != 0; }
@@ -348,30 +317,6 @@ std::vector<OpDef> arithmetic_rows() {
        .temporaries = 1,
        .emit = emit_as<"at::mul($0, $1.div($2)).neg_()", "ATen/ops/mul.h">,
        .examples = gradient_examples(3)},
-      {.name = "Pow",
-       .precision = Precision::kFloat32,
-       .infer = infer_pow,
-       .work = ten_flops,
-       .gradient = pow_gradient,
-       .emit = emit_pow,
-       .dependence = Dependence::kElement,
-       .examples = {{.inputs = {positive({kB, 2, 3}), normal({kB, 2, 3})}},
-                    {.inputs = {positive({kB, 2, 3}), weight(normal({}))}},
-                    {.inputs = {normal({kB, 3}), weight(integers({}, 3, 4))}}}},
-      // An exponent of 0 gives 0, even where the power of the base would be infinite.
-      {.name = "PowGradBase",
-       .infer = infer_gradient,
-       .work = ten_flops,
-       .temporaries = 2.25,
-       .emit = emit_pow_base_gradient,
-       .examples = gradient_examples(3)},
-      {.name = "PowGradExponent",
-       .infer = infer_gradient,
-       .work = ten_flops,
-       .temporaries = 2.5,
-       .emit =
-           emit_as<"at::where($1.eq(0.0).logical_and($2.ge(0.0)), 0.0, $3.mul($1.log()).mul_($0))", "ATen/ops/where.h">,
-       .examples = gradient_examples(4)},
       {.name = "Mod",
        .infer = infer_arithmetic,
        .work = one_flop_per_element,

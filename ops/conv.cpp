@@ -346,6 +346,7 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .owns_outputs = always,
            .features = FeatureAxis::kSecond,
            .roles = {ParameterRole::kConstant, ParameterRole::kWeight, ParameterRole::kBias},
+           .read_in_order = {0},
            .examples = transposed ? conv_transpose_examples() : conv_examples()},
           {.name = grad_input,
            .infer = infer_conv_grad_input,
@@ -353,6 +354,7 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .convolution = pass_of<grad_input_operands>,
            .emit = emit_conv_grad_input,
            .owns_outputs = always,
+           .read_in_order = {0},
            .examples = {grad_input_example(transposed, {1, 1}), grad_input_example(transposed, {0, 1})}},
           {.name = grad_weight,
            .infer = infer_conv_grad_weight,
@@ -362,6 +364,7 @@ std::vector<OpDef> conv_rows(std::string_view forward, std::string_view grad_inp
            .owns_outputs = always,
            .accumulate = accumulate_conv_grad_weight,
            .makes_share = conv_makes_share,
+           .read_in_order = {0, 1},
            .examples = {grad_weight_example(transposed, {1, 1}), grad_weight_example(transposed, {0, 1})}}};
 }
 

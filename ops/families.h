@@ -12,6 +12,7 @@ std::span<const OpDef> linear_ops();
 std::span<const OpDef> rotary_ops();
 std::span<const OpDef> unary_ops();
 std::span<const OpDef> binary_ops();
+std::span<const OpDef> power_ops();
 std::span<const OpDef> bitwise_ops();
 std::span<const OpDef> reduce_ops();
 std::span<const OpDef> shape_ops();

@@ -135,6 +135,7 @@ std::span<const OpDef> linear_ops() {
        .emit = emit_linear,
        .owns_outputs = always,
        .features = FeatureAxis::kLast,
+       .read_as_rows = {0},
        .examples = {{.inputs = {normal({kB, 4}), weight(normal({3, 4})), weight(normal({3}))},
                      .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 2, 4}), weight(normal({4, 3})), weight(normal({3}))},
@@ -147,6 +148,7 @@ std::span<const OpDef> linear_ops() {
        .product = linear_grad_input_product,
        .emit = emit_linear_grad_input,
        .owns_outputs = always,
+       .read_as_rows = {0},
        .examples = {{.inputs = {normal({kB, 2, 3}), weight(normal({3, 4}))}, .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 3}), weight(normal({4, 3}))}, .attributes = transposed_weight(false)}}},
       {.name = "LinearGradWeight",
@@ -156,6 +158,7 @@ std::span<const OpDef> linear_ops() {
        .emit = emit_linear_grad_weight,
        .owns_outputs = always,
        .accumulate = accumulate_linear_grad_weight,
+       .read_as_rows = {0, 1},
        .examples = {{.inputs = {normal({kB, 2, 4}), normal({kB, 2, 3})}, .attributes = transposed_weight(true)},
                     {.inputs = {normal({kB, 4}), normal({kB, 3})}, .attributes = transposed_weight(false)}}}};
   return rows;

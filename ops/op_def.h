@@ -217,11 +217,18 @@ struct OpDef {
   /// A product that treats operands of three or more axes as one stack of matrices: LibTorch copies an operand whose
   /// outer axes cannot be merged without a copy.
   bool stacks_matrices = false;
+  /// Inputs that the kernel reads as the rows of a matrix, and copies where their outer axes cannot be merged.
+  std::vector<size_t> read_as_rows;
+  /// Inputs that it copies where their elements are not contiguous and in order.
+  std::vector<size_t> read_in_order;
   /// Whether the output shares memory with input 0. Null: never.
   bool (*is_view)(const NodeView&) = nullptr;
   /// For a view that permutes the axes of input 0: for each axis of the output the axis of the input. Null: it is not
   /// one.
   std::vector<int> (*axes_order)(const NodeView&) = nullptr;
+  /// For a node whose output 0 repeats input 0, or a tensor of its size that the node makes where it is no view, along
+  /// axes that input 0 may lack (at::expand): those axes, ascending. Null: it does not.
+  std::vector<int> (*repeated_axes)(const NodeView&) = nullptr;
   /// Whether this node combines the samples of one micro-batch (docs/semantics.md, section 1). Null: never. Nodes that
   /// produce a value of kind kMixed mix anyway; this is for nodes whose output keeps its batch axis nevertheless, such
   /// as a training-mode BatchNormalization.

@@ -351,6 +351,7 @@ std::vector<OpDef> forward_rows() {
            .gradient = lstm_gradient,
            .emit = emit_recurrent,
            .roles = recurrent_roles(),
+           .read_as_rows = {0},
            .examples = recurrent_examples(4)},
           {.name = "GRU",
            .precision = Precision::kFloat32,
@@ -359,6 +360,7 @@ std::vector<OpDef> forward_rows() {
            .gradient = gru_gradient,
            .emit = emit_recurrent,
            .roles = recurrent_roles(),
+           .read_as_rows = {0},
            .examples = recurrent_examples(3)}};
 }
 

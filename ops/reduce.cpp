@@ -297,6 +297,22 @@ Example gradient_example(Reads reads, Fill fill) {
   return example;
 }
 
+/// A gradient that is repeated moves no elements.
+Work repeating_work(const NodeView& node, Samples samples) {
+  return {.flops = elements(node.input(0), samples), .bytes = 2 * bytes_of(node.input(0), samples)};
+}
+/// Two tensors of booleans, which are summed as int64.
+Work extremum_gradient_work(const NodeView& node, Samples samples) {
+  constexpr double kBoolean = 1, kInteger = 8;
+  Work work = one_flop_per_element(node, samples);
+  work.scratch =
+      elements(node.output(0), samples) * (2 * kBoolean + kInteger) + elements(node.input(0), samples) * kInteger;
+  return work;
+}
+std::vector<int> axes_of_gradient(const NodeView& node) {
+  return reduced_axes(node, node.output(0).type.shape.size()).value();
+}
+
 void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   const bool is_extremum = row.name == "ReduceMax" || row.name == "ReduceMin";
   OpDef forward{.name = row.name,
@@ -314,14 +330,17 @@ void add_rows(const ReduceRow& row, std::vector<OpDef>& all) {
   if (row.name == "ReduceSum" || row.name == "ReduceMean" || row.name == "ReduceL1" || row.name == "ReduceSumSquare")
     forward.sample_sum = reduction_of_samples;
   all.push_back(std::move(forward));
+  const bool repeats = row.gradient_pattern.ends_with(".expand(<in>)");
   all.push_back({.name = row.gradient_name,
                  .infer = infer_reduce_gradient,
-                 .work = one_flop_per_element,
-                 // Booleans are summed as int64. Temporaries made only from the output are small.
-                 .temporaries = is_extremum                   ? 3.25
-                                : row.reads == Reads::kOutput ? 0
-                                                              : temporaries_of(row.gradient_pattern),
+                 .work = is_extremum ? extremum_gradient_work
+                         : repeats   ? repeating_work
+                                     : one_flop_per_element,
+                 // Temporaries made only from the output are small.
+                 .temporaries = is_extremum || repeats ? 0 : temporaries_of(row.gradient_pattern),
                  .emit = emit_reduce_gradient,
+                 .is_view = row.gradient_name == "ReduceSumGrad" ? always : nullptr,
+                 .repeated_axes = repeats ? axes_of_gradient : nullptr,
                  .examples = {gradient_example(row.reads, row.fill)}});
 }
 

@@ -12,12 +12,12 @@ namespace {
 
 // One line per family.
 constexpr std::span<const OpDef> (*kFamilies[])() = {
-    unary_ops,   binary_ops,      bitwise_ops,    shape_ops,         movement_ops,      reduce_ops,
-    index_ops,   scatter_ops,     gather_nd_ops,  order_ops,         clip_ops,          pad_ops,
-    matmul_ops,  linear_ops,      attention_ops,  softmax_ops,       cross_entropy_ops, loss_ops,
-    norm_ops,    group_norm_ops,  batch_norm_ops, lrn_ops,           conv_ops,          pool_ops,
-    random_ops,  onnx_loss_ops,   einsum_ops,     resize_ops,        grid_sample_ops,   recurrent_ops,
-    fourier_ops, determinant_ops, region_ops,     gradient_flow_ops, rotary_ops,
+    unary_ops,     binary_ops,  power_ops,       bitwise_ops,    shape_ops,         movement_ops,
+    reduce_ops,    index_ops,   scatter_ops,     gather_nd_ops,  order_ops,         clip_ops,
+    pad_ops,       matmul_ops,  linear_ops,      attention_ops,  softmax_ops,       cross_entropy_ops,
+    loss_ops,      norm_ops,    group_norm_ops,  batch_norm_ops, lrn_ops,           conv_ops,
+    pool_ops,      random_ops,  onnx_loss_ops,   einsum_ops,     resize_ops,        grid_sample_ops,
+    recurrent_ops, fourier_ops, determinant_ops, region_ops,     gradient_flow_ops, rotary_ops,
 };
 
 std::vector<const OpDef*> sorted_rows() {

@@ -76,6 +76,55 @@ TEST_CASE("a slice is a view, and a copy where it turns rows round") {
   CHECK(item_of(sliced(-1, INT64_MIN, -1), 2).forward.peak == Bytes(x + x));
 }
 
+TEST_CASE("a gradient that is repeated takes what it repeats") {
+  const auto peak = [](const std::string& repeat) {
+    GraphMaker make;
+    const auto sums = make.input("sums", {batch(), size(2)}), x = make.input("x", {batch(), size(16), size(2)});
+    const ir::Shape shape = {batch(), size(16), size(2)};
+    const auto repeated =
+        make.node(repeat, {sums}, {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}, {"shape", shape}});
+    const auto product = make.node("Pow", {repeated, x});
+    const ir::Attributes all = {{"axes", std::vector<int64_t>{1, 2}}, {"keepdims", int64_t{0}}};
+    make.output(make.node("ReduceSum", {product}, all), "y");
+    return item_of(make.graph, 2).forward.peak;
+  };
+  const int64_t sums = 2 * 2 * 4, x = 16 * sums;
+  CHECK(peak("ReduceSumGrad") == Bytes(sums + 2 * x));   // the sums themselves
+  CHECK(peak("ReduceMeanGrad") == Bytes(sums + 2 * x));  // as much, made of them
+}
+
+TEST_CASE("operands that kernels read in order are copied where they lie otherwise") {
+  // x [B, 3, 4] as it is, and turned.
+  const auto peak = [](const std::string& op, const ir::Shape& weight, bool transposes) {
+    GraphMaker make;
+    auto x = make.input("x", transposes ? ir::Shape{batch(), size(4), size(3)} : ir::Shape{batch(), size(3), size(4)});
+    if (transposes) x = make.node("Transpose", {x}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    ir::Attributes attributes;
+    if (op == "Linear") attributes.set("transB", int64_t{1});
+    make.output(make.node(op, {x, make.weight("w", weight)}, attributes), "y");
+    return item_of(make.graph, 2).forward.peak.count;
+  };
+  const int64_t x = 2 * 3 * 4 * 4;
+  for (const auto& [op, weight] :
+       {std::pair("Linear", ir::Shape{size(5), size(4)}), std::pair("Conv", ir::Shape{size(5), size(3), size(2)})}) {
+    CAPTURE(op);
+    CHECK(peak(op, weight, true) == peak(op, weight, false) + x);
+  }
+}
+
+TEST_CASE("the gradient of a power takes tensors in between only where exponents differ") {
+  const auto peak = [](const ir::Shape& exponent) {
+    GraphMaker make;
+    const auto gradient = make.input("gradient", {batch(), size(8)}), x = make.input("x", {batch(), size(8)});
+    make.output(make.node("PowGradBase", {gradient, x, make.weight("exponent", exponent)}), "y");
+    return item_of(make.graph, 2).forward.peak.count;
+  };
+  const int64_t x = 2 * 8 * 4;
+  CHECK(peak({}) == 3 * x);
+  CHECK(peak({size(1)}) == 3 * x);
+  CHECK(peak({size(8)}) == 3 * x + 9 * x / 4);
+}
+
 TEST_CASE("one product: its data, its result and the gradient of its weight") {
   GraphMaker make;
   const auto x = make.input("x", {batch(), size(4)});

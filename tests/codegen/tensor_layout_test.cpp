@@ -58,6 +58,11 @@ TEST_CASE("a part keeps the strides of the whole, and what is repeated has none"
   const TensorLayout repeated = codegen::part_or_expanded(dense({3, 1}), {2, 3, 4});
   CHECK(repeated.strides == Sizes{0, 1, 0});
   CHECK_FALSE(codegen::reshaped(repeated, {6, 4}).has_value());
+  CHECK(repeated.is_repeated());
+  CHECK_FALSE(part.is_repeated());
+  const TensorLayout along_the_middle =
+      codegen::part_or_expanded(codegen::with_axes(dense({2, 4}), std::vector{1, 3}), {2, 5, 4, 6});
+  CHECK(along_the_middle.strides == Sizes{4, 0, 1, 0});
 }
 
 TEST_CASE("an element-wise result has the order of its operand, without gaps") {
