@@ -24,7 +24,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   # Straight lines of library calls gain nothing from more optimisation, and compile twice as fast.
   set(CMAKE_BUILD_TYPE None)
-  separate_arguments(runtime_flags UNIX_COMMAND "-O1 ${CMAKE_CXX_FLAGS}")  # of a bundled one, which is no such line
+  set(bundle_flags "SHELL:-O1 ${CMAKE_CXX_FLAGS}")  # a bundled runtime has loops
   set(CMAKE_CXX_FLAGS "-Og ${CMAKE_CXX_FLAGS}")
 endif()
 # The folder's own headers are those in quotes: whatever else lies here takes the place of no other.
@@ -45,7 +45,7 @@ if(EXISTS "${bundle}/runtime/program.h")
   add_library(graphpipe_runtime STATIC ${runtime_sources})
   set_target_properties(graphpipe_runtime PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 40)
   add_library(graphpipe::runtime ALIAS graphpipe_runtime)
-  target_compile_options(graphpipe_runtime PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${runtime_flags}>")
+  target_compile_options(graphpipe_runtime PRIVATE ${bundle_flags})
   target_link_libraries(graphpipe_runtime PUBLIC graphpipe_torch)
   graphpipe_use_threads(graphpipe_runtime)
   if(GRAPHPIPE_CUDA)

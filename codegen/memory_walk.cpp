@@ -306,18 +306,27 @@ class ItemWalk {
     return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own + copied_operands(entry, node);
   }
 
-  /// Bytes of the operands that are copied to be rows of a matrix, or in order.
+  /// Bytes of the operands that are copied: repeated ones, and others to be rows of a matrix or in order.
   int64_t copied_operands(const ops::OpDef& entry, const ir::Node& node) const {
-    int64_t bytes = 0;
+    int64_t bytes = ops::copies_repeated(ops::NodeView(graph_, node)) ? repeated_operands(node) : 0;
     for (const size_t i : entry.read_as_rows) {
       const TensorLayout* layout = layout_of(node.inputs[i]);
-      if (layout == nullptr || layout->sizes.size() < 3 || numel(layout->sizes) == 0) continue;
+      if (layout == nullptr || layout->sizes.size() < 3 || numel(layout->sizes) == 0 || layout->is_repeated()) continue;
       const int64_t columns = layout->sizes.back();
       if (!reshaped(*layout, {numel(layout->sizes) / columns, columns})) bytes += bytes_of(node.inputs[i]);
     }
     for (const size_t i : entry.read_in_order)
-      if (const TensorLayout* layout = layout_of(node.inputs[i]); layout != nullptr && !layout->is_contiguous())
+      if (const TensorLayout* layout = layout_of(node.inputs[i]);
+          layout != nullptr && !layout->is_contiguous() && !layout->is_repeated())
         bytes += bytes_of(node.inputs[i]);
+    return bytes;
+  }
+
+  int64_t repeated_operands(const ir::Node& node) const {
+    int64_t bytes = 0;
+    for (const ValueId input : node.inputs)
+      if (const TensorLayout* layout = layout_of(input); layout != nullptr && layout->is_repeated())
+        bytes += bytes_of(input);
     return bytes;
   }
 
@@ -356,6 +365,12 @@ class ItemWalk {
     for (const Store& store : places.stores) {
       if (!store.condition.empty()) continue;
       const Tensor tensor = tensor_of(store.value);
+      const SlotUse use = layout_.slots[store.place.index].use;
+      const bool is_sent = use == SlotUse::kSentValue || use == SlotUse::kSentGradient;
+      if (is_sent && tensor.layout.is_repeated()) {  // messages have it whole
+        put(state_.slots[store.place.index], fresh(store.value));
+        continue;
+      }
       state_.heap.take(tensor);
       put(state_.slots[store.place.index], tensor);
     }

@@ -33,17 +33,22 @@ class Sweep {
         here.insert(here.end(), found->second.begin(), found->second.end());
       for (ValueId value : here) bytes[id] += byte_function(held_type(value), batch_);
       bytes[id] += scratch_of(id);
+      for (ValueId input : graph_.node(id).inputs)
+        if (is_repeated(input) && ops::copies_repeated(ops::NodeView(graph_, graph_.node(id))))
+          bytes[id] += byte_function(graph_.value(input).type, batch_);
       std::erase_if(here, [&](ValueId value) { return lives_[value].last == id; });
     }
     return bytes;
   }
 
  private:
+  bool is_repeated(ValueId value) const {
+    const NodeId producer = value.valid() ? graph_.value(value).producer : NodeId();
+    return producer.valid() && ops::find_op(graph_.node(producer).op)->repeated_axes != nullptr;
+  }
   /// The type of what a value has in memory: less than its own where elements are repeated.
   const ir::TensorType& held_type(ValueId value) const {
-    const NodeId producer = graph_.value(value).producer;
-    const bool is_repeated = producer.valid() && ops::find_op(graph_.node(producer).op)->repeated_axes != nullptr;
-    return graph_.value(is_repeated ? graph_.node(producer).inputs.front() : value).type;
+    return graph_.value(is_repeated(value) ? graph_.node(graph_.value(value).producer).inputs.front() : value).type;
   }
 
   ir::SampleFunction scratch_of(NodeId id) const {

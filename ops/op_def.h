@@ -277,6 +277,8 @@ bool keeps_order(const NodeView& node);
 bool looks_up_rows(const NodeView& node);
 /// Whether output 0 of the node shares memory with input 0 (OpDef::is_view).
 bool is_view(const NodeView& node);
+/// Whether the kernel may copy an operand whose elements are repeated (OpDef::repeated_axes), to have it whole.
+bool copies_repeated(const NodeView& node);
 /// OpDef::work, with OpDef::temporaries in its scratch.
 Work work_of(const OpDef& entry, const NodeView& node, Samples samples);
 /// All entries, by name.

@@ -35,10 +35,10 @@ Work base_gradient_work(const NodeView& node, Samples samples) {
   return work;
 }
 
-/// Of two tensors of the result, and booleans.
+/// Of two tensors of the result, and three of booleans.
 Work exponent_gradient_work(const NodeView& node, Samples samples) {
   Work work = power_work(node, samples);
-  work.scratch += 2.5 * bytes_of(node.output(0), samples);
+  work.scratch += 2.75 * bytes_of(node.output(0), samples);
   return work;
 }
 
@@ -76,8 +76,9 @@ std::span<const OpDef> power_ops() {
        .infer = infer_pow_gradient,
        .work = base_gradient_work,
        .emit = [](Emitter& e) { assign_power(e, "graphpipe::runtime::power_gradient($0, $1, $2)", 1); },
-       .examples = {{.inputs = {positive({kB, 3}), positive({kB, 3}), positive({kB, 3})}},
-                    {.inputs = {positive({kB, 3}), positive({kB, 3}), weight(normal({}))}}}},
+       .dependence = Dependence::kElement,
+       .examples = {{.inputs = {positive({kB, 40}), positive({kB, 40}), positive({kB, 40})}},
+                    {.inputs = {positive({kB, 40}), positive({kB, 40}), weight(normal({}))}}}},
       {.name = "PowGradExponent",
        .infer = infer_pow_gradient,
        .work = exponent_gradient_work,
@@ -86,7 +87,7 @@ std::span<const OpDef> power_ops() {
              assign_pattern(e, "at::where($1.eq(0.0).logical_and($2.ge(0.0)), 0.0, $3.mul($1.log()).mul_($0))",
                             "ATen/ops/where.h");
            },
-       .examples = {{.inputs = {positive({kB, 3}), positive({kB, 3}), positive({kB, 3}), positive({kB, 3})}}}}};
+       .examples = {{.inputs = {positive({kB, 40}), positive({kB, 40}), positive({kB, 40}), positive({kB, 40})}}}}};
   return rows;
 }
 

@@ -75,6 +75,11 @@ bool is_view(const NodeView& node) {
   return op != nullptr && op->is_view != nullptr && op->is_view(node);
 }
 
+bool copies_repeated(const NodeView& node) {
+  const OpDef* op = find_op(node.node().op);
+  return !is_view(node) && (op == nullptr || (op->dependence != Dependence::kElement && op->repeated_axes == nullptr));
+}
+
 bool looks_up_rows(const NodeView& node) {
   const OpDef* op = find_op(node.node().op);
   return op != nullptr && op->looks_up_rows != nullptr && op->looks_up_rows(node);

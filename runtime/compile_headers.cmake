@@ -42,6 +42,18 @@ To checked_convert(From value, const char* name);
 }
 ]])
 execute_process(COMMAND ${command} -I "${folder}/lean" RESULT_VARIABLE failed ERROR_VARIABLE errors)
+if(NOT failed)
+  file(WRITE "${folder}/lean/program.cpp" [[
+int main() {
+  const at::Tensor x = at::full({2}, 1.5);
+  const at::Tensor y = at::add(x, 2, 0.5).mul_(true).clamp_(0, 4.0F);
+  return static_cast<int>(at::sum(at::where(y.gt(1), y, 0.0)).numel()) - 1;
+}
+]])
+  execute_process(COMMAND "${COMPILER}" -std=c++20 -Og -fPIC -isystem "${LIBTORCH}/include" -include "${HEADER}"
+    -o "${folder}/lean/program" "${folder}/lean/program.cpp" "-L${LIBTORCH}/lib" "-Wl,-rpath,${LIBTORCH}/lib"
+    -Wl,--unresolved-symbols=ignore-in-shared-libs -ltorch_cpu -lc10 RESULT_VARIABLE failed ERROR_VARIABLE errors)
+endif()
 if(failed)
   string(SUBSTRING "${errors}" 0 1000 errors)
   message(STATUS "LibTorch's headers do not compile without those that they do not use, so stages take longer to compile:\n${errors}")

@@ -230,6 +230,7 @@ void Rank::load_stages(const ResolvedProgram& resolved, const std::string& folde
     states_.back().loss_scale = loss_scale_ ? &*loss_scale_ : nullptr;
     states_.back().rate = replica_rate(plan_, settings_, instance.entry->stage);
     states_.back().keeps_gradients = !options_.output.save_gradients.empty();
+    states_.back().shows_used_gradients = states_.back().keeps_gradients;
     divide_optimizer_state(plan_, states_.back());
   }
   check_trained_groups(options_.optimizer, states_, program_, control_.get());

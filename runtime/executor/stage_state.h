@@ -41,6 +41,8 @@ struct StageState {
   /// the next step begins.
   std::map<int64_t, std::vector<at::Tensor>> gradients;
   bool keeps_gradients = false;
+  /// They are read after the update, and so as it takes them: in its type, and with all factors.
+  bool shows_used_gradients = false;
   Optimizer optimizer;
   /// By parameter: the elements that this replica updates, and has optimizer state of; the others come from the other
   /// replicas (collectives/weight_exchange.h). Empty: all of every parameter.

@@ -22,10 +22,10 @@ void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
 }
 
 // A gradient of 16 bits becomes float32 when its weight is updated, one weight after another, so that a stage has one
-// of them at a time. Not where it is added up or clipped before, or kept; nor on a GPU, where one launch updates all.
+// of them at a time. Not where it is added up or clipped before, or read later; nor on a GPU, where one launch updates all.
 bool widens_late(const StageState& state, size_t index) {
   const at::Tensor& weight = state.weights[index];
-  if (!state.optimizer.has_main_weight(weight) || !weight.is_cpu() || state.keeps_gradients) return false;
+  if (!state.optimizer.has_main_weight(weight) || !weight.is_cpu() || state.shows_used_gradients) return false;
   return state.updates == nullptr || (state.updates->options.accumulate <= 1 && state.updates->options.clip_value == 0);
 }
 

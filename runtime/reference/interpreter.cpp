@@ -75,6 +75,7 @@ Interpreter::Interpreter(std::span<const DeviceProgram> programs, Data& data, co
       const auto added =
           states_.emplace(StageReplica{stage, replica}, load_stage(*entry, replica, weights, settings, device));
       added.first->second.rate = replica_rate(plan_, settings, stage);
+      added.first->second.shows_used_gradients = true;
     }
   find_updates();
   if (data.rest() != plan_.batch) programs_of(data.rest());

@@ -112,6 +112,21 @@ TEST_CASE("operands that kernels read in order are copied where they lie otherwi
   }
 }
 
+TEST_CASE("what is repeated counts whole where kernels copy it") {
+  const auto peak = [](bool repeats, const ir::Shape& shape) {
+    GraphMaker make;
+    ir::Shape reduced = shape;
+    reduced[1] = size(1);
+    const auto given = make.input("given", repeats ? reduced : shape);
+    const std::vector<int64_t> axes = {1};
+    const auto x = repeats ? make.node("ReduceSumGrad", {given}, {{"axes", axes}, {"shape", shape}}) : given;
+    make.output(make.node("Linear", {x, make.weight("w", {size(5), size(8)})}, {{"transB", int64_t{1}}}), "y");
+    return item_of(make.graph, 2).forward.peak.count;
+  };
+  CHECK(peak(true, {batch(), size(3), size(8)}) == peak(false, {batch(), size(3), size(8)}) + 2 * 8 * 4);
+  CHECK(peak(true, {batch(), size(8)}) == peak(false, {batch(), size(8)}) + 2 * 4);
+}
+
 TEST_CASE("the gradient of a power takes tensors in between only where exponents differ") {
   const auto peak = [](const ir::Shape& exponent) {
     GraphMaker make;

@@ -178,11 +178,12 @@ namespace {
 
 // A stage of bfloat16 weights of these lengths, with gradients, before its first update.
 StageState stage_of_halves(const StageEntry& entry, const std::string& optimizer, const std::vector<int64_t>& lengths,
-                           bool keeps_gradients) {
+                           bool shows_used_gradients) {
   const UpdateTerms terms = update_settings(optimizer, {}).terms_of("w", 1, false);
   StageState state{.entry = &entry,
-                   .keeps_gradients = keeps_gradients,
-                   .optimizer = Optimizer(optimizer, std::vector(lengths.size(), terms), /*main_weights=*/true)};
+                   .shows_used_gradients = shows_used_gradients,
+                   .optimizer = Optimizer(optimizer, std::vector(lengths.size(), terms), /*main_weights=*/true),
+                   .gradient_factor = 0.3};
   std::vector<at::Tensor>& gradients = gradients_of(state, 0);
   for (size_t index = 0; index < lengths.size(); ++index) {
     state.trainable.push_back(index);
@@ -205,6 +206,9 @@ TEST_CASE("gradients of 16 bits are float32 one after the other, and make the sa
     CAPTURE(optimizer.name);
     StageState late = stage_of_halves(stage, optimizer.name, lengths, false),
                early = stage_of_halves(stage, optimizer.name, lengths, true);
+    StageState clipped_late = stage_of_halves(stage, optimizer.name, lengths, false),
+               clipped_early = stage_of_halves(stage, optimizer.name, lengths, true);
+    CHECK(squared_gradient_norm({}, clipped_late) == squared_gradient_norm({}, clipped_early));
     int64_t planned = 0;
     for (const int64_t length : lengths)
       planned =
