@@ -22,14 +22,15 @@ void accumulate(StageState& state, size_t index, at::Tensor& gradient) {
 }
 
 // A gradient of 16 bits becomes float32 when its weight is updated, one weight after another, so that a stage has one
-// of them at a time. Not where it is added up or clipped before, or read later; nor on a GPU, where one launch updates all.
+// of them at a time. Not where it is added up or clipped before, or read later; nor on a GPU, where one launch updates
+// all.
 bool widens_late(const StageState& state, size_t index) {
   const at::Tensor& weight = state.weights[index];
   if (!state.optimizer.has_main_weight(weight) || !weight.is_cpu() || state.shows_used_gradients) return false;
   return state.updates == nullptr || (state.updates->options.accumulate <= 1 && state.updates->options.clip_value == 0);
 }
 
-at::Tensor widened(const at::Tensor& gradient, double factor) {
+at::Tensor float32_gradient(const at::Tensor& gradient, double factor) {
   at::Tensor wide = gradient.to(at::kFloat);
   return factor == 1 ? wide : wide.mul_(factor);
 }
@@ -38,7 +39,7 @@ void step_widened(StageState& state, size_t index, const at::Tensor& gradient, U
                   double rate_factor) {
   if (!state.owned.empty() && state.owned[index].count == 0) return;
   at::Tensor weight = owned_part(state, index, state.weights[index]);
-  at::Tensor wide = widened(owned_part(state, index, gradient), factors.samples * state.gradient_factor);
+  at::Tensor wide = float32_gradient(owned_part(state, index, gradient), factors.samples * state.gradient_factor);
   if (factors.norm != 1) wide.mul_(factors.norm);
   state.optimizer.step(index, weight, wide, rate_factor);
 }
@@ -74,8 +75,8 @@ double squared_gradient_norm(const PlanTable& plan, StageState& state) {
     const GroupRow* group = shared_group(plan, state.entry->params[index].group);
     if (group != nullptr && group->stages.front() != state.entry->stage) continue;
     const at::Tensor& gradient = gradients_of(state, 0)[index];
-    squares.push_back(
-        squared_norm(widens_late(state, index) ? widened(gradient, state.gradient_factor) : stored_elements(gradient)));
+    squares.push_back(squared_norm(widens_late(state, index) ? float32_gradient(gradient, state.gradient_factor)
+                                                             : stored_elements(gradient)));
   }
   return sum_of_numbers(squares);
 }
