@@ -143,4 +143,11 @@ std::optional<double> number_added(std::string_view line, std::string_view membe
   return std::nullopt;
 }
 
+bool calls_function(std::string_view line, std::string_view function) {
+  const std::string code = compact(line), call = text(function, "(");
+  for (size_t at = code.find(call); at != code.npos; at = code.find(call, at + 1))
+    if (at == 0 || (!is_of_name(code[at - 1]) && code[at - 1] != '.')) return true;
+  return false;
+}
+
 }  // namespace graphpipe::frontend

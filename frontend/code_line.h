@@ -25,4 +25,7 @@ std::vector<std::string> members_called_alike(std::string_view line, std::string
 /// line names once; nothing where none is.
 std::optional<double> number_added(std::string_view line, std::string_view member);
 
+/// Whether the line calls the function by this name alone: "sum(losses)", but neither "x.sum()" nor "torch.sum(x)".
+bool calls_function(std::string_view line, std::string_view function);
+
 }  // namespace graphpipe::frontend

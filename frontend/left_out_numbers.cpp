@@ -9,6 +9,7 @@
 #include "frontend/code_line.h"
 #include "frontend/exported_call.h"
 #include "frontend/folding_note.h"
+#include "frontend/merged_readers.h"
 #include "frontend/parameter_names.h"
 #include "support/text.h"
 
@@ -55,6 +56,12 @@ bool has_lost_buffer(std::string_view module, const ExportSignature& signature,
 bool is_guarded(const OnnxNode& node) {
   constexpr std::array<std::string_view, 5> kOps = {"Div", "Log", "Reciprocal", "ReduceL2", "Sqrt"};
   return std::ranges::find(kOps, node.op) != kOps.end();
+}
+
+/// Whether the value is 0 plus the first summand: Python's sum() adds up from 0, with a parameter in it or without.
+bool begins_sum(const std::string& value, const OnnxNode& node, const ExportedCall& call) {
+  return call_of_value(value) == "add" && call.target.starts_with("aten.add.") && call.argument(0) == "%" + value &&
+         calls_function(line_of(node.code), "sum");
 }
 
 /// What stands in the place of a value that nothing makes.
@@ -110,7 +117,8 @@ class Finder {
     for (const std::string& value : call.values) {
       ++taken[value.substr(1)];
       const bool may_be_guard = is_guarded(node) && call_of_value(value.substr(1)) == "add";
-      if (left_out.empty() && !may_be_guard && is_left_out(value.substr(1))) left_out = value.substr(1);
+      const bool has_reason = may_be_guard || begins_sum(value.substr(1), node, call);
+      if (left_out.empty() && !has_reason && is_left_out(value.substr(1))) left_out = value.substr(1);
     }
     if (left_out.empty()) return;
     for (const std::string& input : node.inputs) {

@@ -109,6 +109,25 @@ TEST_CASE("a sum that is divided by, or has a root taken of, may have been one w
   CHECK(read_by("Tanh", "add") == "net.g");
 }
 
+TEST_CASE("the first sum of Python's sum() is one with 0, and tells of no parameter") {
+  const OnnxNode first = node("net", "mean", "mean.default", "%linear", {"linear"});
+  const OnnxNode second = node("net", "mean_1", "mean.default", "%tanh", {"linear"});
+  const auto summed_by = [&](const std::string& line, const std::string& arguments) {
+    OnnxNode sum = node("net", "add_1", "add.Tensor", arguments, {"mean", "mean_1"});
+    sum.code = text("\"m.py\", line 4, in forward\n    ", line);
+    return left_out({kLinear, first, second, sum}, {"net.g"});
+  };
+  CHECK(summed_by("return sum([a, b])", "%add, %mean_1").empty());
+  CHECK(summed_by("loss = c * sum(", "%add, %mean_1").empty());
+  CHECK(summed_by("return a + g + b", "%add, %mean_1") == "net.g");
+  CHECK(summed_by("return (a + g + b).sum()", "%add, %mean_1") == "net.g");
+  CHECK(summed_by("return torch.sum(a + g + b)", "%add, %mean_1") == "net.g");
+  CHECK(summed_by("return checksum(a + g, b)", "%add, %mean_1") == "net.g");
+  // What is added to the second summand is left out as well, or the first one is a product.
+  CHECK(summed_by("return sum([a, b])", "%add, %add_2") == "net.g");
+  CHECK(summed_by("return sum([a, b])", "%mul, %mean_1") == "net.g");
+}
+
 TEST_CASE("of two equal products the one that is left is taken by its own name, too") {
   const OnnxNode product = node("net", "mul", "mul.Tensor", "%linear, %p_s", {"linear", "s"});
   const OnnxNode sine = node("net", "sin", "sin.default", "%mul", {"mul"});
