@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "frontend/call_operands.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
 
@@ -23,6 +24,11 @@ constexpr std::array<std::string_view, 18> kMoves = {
 
 /// Calls that make constants, which have no part in the elements of a table.
 constexpr std::array<std::string_view, 4> kConstants = {"arange", "full_like", "scalar_tensor_default", "zeros_like"};
+
+/// Calls that find the numbers of rows by whole numbers, from arange() or a buffer.
+constexpr std::array<std::string_view, 22> kOfNumbers = {
+    "_to_copy", "abs", "add", "bitwise_and", "clamp",   "clamp_max", "clamp_min", "cumsum", "detach", "eq",  "ge",
+    "gt",       "le",  "lt",  "logical_and", "maximum", "minimum",   "ne",        "neg",    "rsub",   "sub", "where"};
 
 using CallCounts = std::map<std::string_view, int64_t>;
 
@@ -152,6 +158,20 @@ std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::s
   if (calls.table.empty() || look_ups == 0) return std::nullopt;
   if (calls.has_positions && (has_buffer || look_ups > 1 || !are_of_positions(counts))) return std::nullopt;
   return calls;
+}
+
+bool computes_with_elements(const std::string& note, const ExportSignature& signature) {
+  CallCounts counts;
+  const std::vector<std::string> names = parse_names(note);
+  for (const std::string& name : names) {
+    const std::string_view call = call_of_value(name);
+    const bool is_tensor = signature.is_parameter.contains(name) || name.find('.') != name.npos;
+    if (!is_tensor && !is_anonymous(name) && !is_constant_maker(name) && !is_one_of(kMoves, call) &&
+        !is_one_of(kLookUps, call) && !is_one_of(kConstants, call))
+      ++counts[call];
+  }
+  const auto is_other = [](const auto& counted) { return !is_one_of(kOfNumbers, counted.first); };
+  return std::ranges::any_of(counts, is_other) && !are_of_positions(counts);
 }
 
 bool are_distinct(std::string_view elements, size_t element_bytes) {

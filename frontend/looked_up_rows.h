@@ -37,6 +37,10 @@ struct LookUpCalls {
 std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::string& note,
                                          const ExportSignature& signature);
 
+/// Whether the note lists calls that compute with what they look up, or multiply by, as `weight.tanh()` before a
+/// look-up does: other calls than those that move elements, make constants or find the numbers of rows.
+bool computes_with_elements(const std::string& note, const ExportSignature& signature);
+
 struct RowsByPlace {
   /// The axis along which the elements of a row stand.
   size_t axis = 0;

@@ -38,10 +38,27 @@ bool is_part(const Tensor& tensor, const ExportSignature& signature) {
   return tensor.name.ends_with(kPartSuffix) && is_computed(tensor, signature);
 }
 
-bool is_look_up(const Tensor& tensor, const ExportSignature& signature) {
+/// The parameters that the optimiser has computed a tensor from.
+std::vector<std::string> noted_parameters(const Tensor& tensor, const GraphBody& body,
+                                          const ExportSignature& signature) {
+  const auto note = body.folded_from.find(tensor.name);
+  if (note == body.folded_from.end()) return {};
+  std::vector<std::string> names = parse_names(note->second);
+  std::erase_if(names, [&](const std::string& name) { return !signature.lists_parameter(name); });
+  return names;
+}
+
+/// Whether the optimiser notes that it has computed with the elements of parameters, rather than moved them.
+bool is_computed_with(const Tensor& tensor, const GraphBody& body, const ExportSignature& signature) {
+  const auto note = body.folded_from.find(tensor.name);
+  return note != body.folded_from.end() && computes_with_elements(note->second, signature);
+}
+
+bool is_look_up(const Tensor& tensor, const GraphBody& body, const ExportSignature& signature) {
   if (is_part(tensor, signature)) return true;
   const bool is_named = tensor.name.starts_with("embedding") || tensor.name.ends_with(kRowsSuffix);
-  return is_named && is_computed(tensor, signature) && tensor.dims.size() > 1;
+  return is_named && is_computed(tensor, signature) && tensor.dims.size() > 1 &&
+         noted_parameters(tensor, body, signature).size() < 2 && !is_computed_with(tensor, body, signature);
 }
 
 /// The bytes of each row; nothing where they cannot be read.
@@ -130,7 +147,7 @@ class Tracer {
     }
     for (const auto& [name, calls] : readers_) unexplained[split_name(name).second] -= std::ssize(calls) - 1;
     for (const Tensor& tensor : body_.initializers)
-      if (is_look_up(tensor, signature_) && noted_parameters(tensor).empty()) --unexplained["weight"];
+      if (is_look_up(tensor, body_, signature_) && noted_parameters(tensor).empty()) --unexplained["weight"];
     UntracedParameters untraced{.folded_weight = folded_weight(), .parted = parted_};
     const auto folded = std::ranges::find(body_.initializers, untraced.folded_weight, &Tensor::name);
     if (folded != body_.initializers.end()) untraced.folded_from = noted_parameters(*folded);
@@ -205,21 +222,21 @@ class Tracer {
       if (!dtype || !ir::is_floating(*dtype) || is_constant_maker(tensor.name)) continue;
       for (const std::string& name : noted_parameters(tensor)) {
         const bool is_first =
-            !is_look_up(tensor, signature_) || looked_up_.insert(name).second || is_part(tensor, signature_);
+            !is_look_up(tensor, body_, signature_) || looked_up_.insert(name).second || is_part(tensor, signature_);
         if (values_.contains(name) || !is_first) parted_.emplace(tensor.name, name);
-        else if (is_computed(tensor, signature_) && !is_look_up(tensor, signature_))
-          computed_from_.emplace(name, tensor.name);
+        else if (is_made_of_parameters(tensor)) computed_from_.emplace(name, tensor.name);
       }
     }
   }
 
-  /// The parameters that the optimiser has computed a tensor from.
+  /// Whether it is no parameter's elements in other places. Of a transposed weight the name says nothing.
+  bool is_made_of_parameters(const Tensor& tensor) const {
+    if (is_anonymous(tensor.name)) return is_computed_with(tensor, body_, signature_);
+    return is_computed(tensor, signature_) && !is_look_up(tensor, body_, signature_);
+  }
+
   std::vector<std::string> noted_parameters(const Tensor& tensor) const {
-    const auto note = body_.folded_from.find(tensor.name);
-    if (note == body_.folded_from.end()) return {};
-    std::vector<std::string> names = parse_names(note->second);
-    std::erase_if(names, [&](const std::string& name) { return !signature_.lists_parameter(name); });
-    return names;
+    return graphpipe::frontend::noted_parameters(tensor, body_, signature_);
   }
 
   /// Whether it was computed from constants and buffers, by its note.
@@ -324,7 +341,7 @@ class Tracer {
       return is_of_layer(name) && !is_made(name) && !twins_.is_applied_again(name, unknown);
     };
     const auto is_folded = [&](const Tensor& tensor) {
-      return is_computed(tensor, signature_) && !is_look_up(tensor, signature_) && is_of_layer(tensor.name);
+      return is_computed(tensor, signature_) && !is_look_up(tensor, body_, signature_) && is_of_layer(tensor.name);
     };
     return std::ranges::any_of(read_, is_lost) || std::ranges::any_of(body_.initializers, is_folded);
   }
@@ -337,7 +354,7 @@ class Tracer {
         const auto matrix = matrices_.find(input);
         if (matrix == matrices_.end() || signature_.is_parameter.contains(input)) continue;
         if (is_of_no_parameter(*matrix->second)) continue;
-        if (is_computed(*matrix->second, signature_) && !is_look_up(*matrix->second, signature_) &&
+        if (is_computed(*matrix->second, signature_) && !is_look_up(*matrix->second, body_, signature_) &&
             !is_constant_maker(input))
           return input;
         if (is_anonymous(input) && is_of_computed_weight(node)) return input;
@@ -389,7 +406,7 @@ class Tracer {
     const bool lacks_buffers = std::ranges::any_of(
         signature_.is_parameter, [&](const auto& listed) { return !listed.second && !values_.contains(listed.first); });
     for (const Tensor& tensor : body_.initializers) {
-      if (!is_computed(tensor, signature_) || is_look_up(tensor, signature_) || is_constant_maker(tensor.name))
+      if (!is_computed(tensor, signature_) || is_look_up(tensor, body_, signature_) || is_constant_maker(tensor.name))
         continue;
       if (is_of_no_parameter(tensor)) continue;
       // Tables of rotary positions are computed from buffers.
@@ -422,7 +439,7 @@ std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignatu
   std::set<std::string> names;
   if (signature.tensor_of_input.empty()) return names;
   for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, signature)) names.insert(tensor.name);
+    if (is_look_up(tensor, body, signature)) names.insert(tensor.name);
   return names;
 }
 
@@ -439,7 +456,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
   UntracedParameters untraced = tracer.run(left_out);
   untraced.doubtful = tracer.doubtful_layers(elements_of);
   for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);
+    if (is_look_up(tensor, body, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);
   return untraced;
 }
 

@@ -281,6 +281,41 @@ TEST_CASE("rows that were looked up explain the table that their note names, and
   CHECK(reports(repeated.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has looked up"));
 }
 
+TEST_CASE("rows of what was computed from a table do not train as the table does") {
+  const auto looked_up = [](const std::string& note) {
+    return import_noted(
+        exported_model("g (float[N,2,3] x, float[2,3] embedding) => (float[N,2,3] y) { y = Add(x, embedding) }",
+                       {{"y", taken_by("add.Tensor", "%x, %embedding")}}, {"p.weight", "p.gain", "buffer ids"}),
+        {{{"embedding", note}},
+         {{"embedding", {6, 5, 4, 3, 2, 1}}},
+         {{"y", {"", "\"m.py\", line 2, in forward\n    return x + rows"}}}});
+  };
+  for (const char* note : {"['ids', 'p.weight']", "['add', 'arange', 'p.weight', 'val_1', 'unsqueeze_2']",
+                           "['clone', 'detach', 'ids', 'p.weight']"})
+    CHECK(trained(looked_up(note)) == std::set<std::string>{"embedding"});
+  for (const char* note : {"['ids', 'p.weight', 'tanh']", "['arange', 'mul_3', 'p.weight', 'val_0']",
+                           "['ids', 'p.gain', 'p.weight']", "['embedding_renorm', 'ids', 'p.weight']"}) {
+    const auto refused = looked_up(note);
+    REQUIRE(is_refused(refused));
+    CHECK(reports(refused.problems(), Code::kLostByExport,
+                  "has computed 'embedding' beforehand, which 'return x + rows' reads"));
+  }
+}
+
+TEST_CASE("a tensor without a name that was computed from parameters is not taken for a transposed weight") {
+  const auto multiplied = [](const std::string& note) {
+    return import_noted(
+        exported_model("g (float[N,2,3] x, float[1,3,4] val_8) => (float[N,2,4] y) { y = MatMul(x, val_8) }",
+                       {{"y", taken_by("matmul.default", "%x, %transpose")}}, {"p.weight", "p.bias", "t.weight"}),
+        {{{"val_8", note}}, {}, {}});
+  };
+  // DeBERTa's relative positions: k(table) of each layer.
+  const auto refused = multiplied("['linear_3', 'p.bias', 'p.weight', 'permute_3', 't.weight', 'val_5']");
+  REQUIRE(is_refused(refused));
+  CHECK(reports(refused.problems(), Code::kLostByExport, "has computed 'val_8' beforehand"));
+  CHECK(multiplied("['p.weight', 'unsqueeze', 'val_5']").ok());
+}
+
 TEST_CASE("a row of zeros that was looked up may be a table's padding, which does not train") {
   const auto looked_up = [](const std::vector<float>& rows) {
     return import_noted(
