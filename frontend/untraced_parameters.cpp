@@ -81,6 +81,19 @@ void examine_rows(const Tensor& look_up, const ElementsOf& elements_of, Untraced
   else if (std::ranges::any_of(*rows, is_zero)) untraced.with_zeros.insert(look_up.name);
 }
 
+/// Whether no row stands in two places of what was looked up of one table.
+bool have_separate_rows(const std::vector<const Tensor*>& look_ups, const ElementsOf& elements_of) {
+  std::set<std::string> distinct;
+  size_t count = 0;
+  for (const Tensor* look_up : look_ups) {
+    const auto rows = rows_of(*look_up, elements_of);
+    if (!rows) return false;
+    count += rows->size();
+    distinct.insert(rows->begin(), rows->end());
+  }
+  return distinct.size() == count;
+}
+
 /// Values that are a parameter itself, seen in another way.
 bool is_view(std::string_view value) {
   constexpr std::array<std::string_view, 9> kViews = {"alias",   "clone", "contiguous", "detach", "numpy_t",
@@ -190,6 +203,21 @@ class Tracer {
     const auto is_made_here = [this](const std::string& name) { return is_made(name); };
     std::optional<LeftOut> found = left_out_in_code(body_, signature_, unknown, is_made_here);
     return found ? found : left_out_number(body_, signature_, unknown, is_made_here);
+  }
+
+  /// Drops tables of which all tensors have rows of their own from what trains apart: each row trains in one place.
+  void drop_separate_rows(const ElementsOf& elements_of, std::map<std::string, std::string>& parted) const {
+    std::map<std::string, std::vector<const Tensor*>> look_ups;  // by table
+    for (const Tensor& tensor : body_.initializers)
+      if (is_look_up(tensor, body_, signature_) && !is_part(tensor, signature_))
+        for (const std::string& table : noted_parameters(tensor)) look_ups[table].push_back(&tensor);
+    std::erase_if(parted, [&](const auto& entry) {
+      const auto& [tensor, table] = entry;
+      const auto found = look_ups.find(table);
+      return found != look_ups.end() && !values_.contains(table) &&
+             std::ranges::find(found->second, tensor, &Tensor::name) != found->second.end() &&
+             have_separate_rows(found->second, elements_of);
+    });
   }
 
   std::vector<DoubtfulLayer> doubtful_layers(const ElementsOf& elements_of) const {
@@ -454,6 +482,7 @@ UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignat
                             });
   if (!is_optimised) return {};
   UntracedParameters untraced = tracer.run(left_out);
+  tracer.drop_separate_rows(elements_of, untraced.parted);
   untraced.doubtful = tracer.doubtful_layers(elements_of);
   for (const Tensor& tensor : body.initializers)
     if (is_look_up(tensor, body, signature) && !is_part(tensor, signature)) examine_rows(tensor, elements_of, untraced);

@@ -37,8 +37,8 @@ struct UntracedParameters {
   std::string folded_weight;
   /// Those that it notes.
   std::vector<std::string> folded_from;
-  /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or has been
-  /// looked up in another place as well, and that parameter.
+  /// Tensors that the optimiser notes to have computed from a parameter that has a tensor of its own, or of which a row
+  /// has been looked up in another place as well, and that parameter.
   std::map<std::string, std::string> parted;
   /// Of the rows that were looked up beforehand: tensors that have one row in several places, which would train apart.
   std::set<std::string> repeated;

@@ -273,7 +273,9 @@ TEST_CASE("rows that were looked up explain the table that their note names, and
   const auto imported = looked_up("['q.weight', 'val_2']");
   CHECK(trained(imported) == std::set<std::string>{"embedding", "embedding_1"});
   CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "taken by no node"));
-  const auto refused = looked_up("['p.weight', 'val_2']");
+  const auto separate = looked_up("['p.weight', 'val_2']");
+  CHECK(trained(separate) == std::set<std::string>{"embedding", "embedding_1"});
+  const auto refused = looked_up("['p.weight', 'val_2']", {3, 2, 1, 4, 5, 6});
   REQUIRE(is_refused(refused));
   CHECK(reports(refused.problems(), Code::kLostByExport, "'embedding_1': the exporter's optimiser has computed"));
   const auto repeated = looked_up("['q.weight', 'val_2']", {0, 0, 0, 0, 0, 0});
