@@ -127,6 +127,19 @@ TEST_CASE("what is repeated counts whole where kernels copy it") {
   CHECK(peak(true, {batch(), size(8)}) == peak(false, {batch(), size(8)}) + 2 * 4);
 }
 
+TEST_CASE("what is repeated is sent whole") {
+  GraphMaker make;
+  const ir::Shape shape = {batch(), size(16)};
+  const auto sums = make.input("sums", {batch(), size(1)});
+  const auto repeated = make.node("ReduceSumGrad", {sums}, {{"axes", std::vector<int64_t>{1}}, {"shape", shape}});
+  make.output(make.node("Exp", {repeated}), "y");
+  const ir::PlanGraph plan = plan_of(make.graph, 8);
+  const auto stages = stages_of(plan, {0, 1}, 8, false);
+  REQUIRE(stages.ok());
+  const ir::ItemMemory sender = memories_of(make.graph, plan, *stages).item(ir::StageId(0), Samples(2), false);
+  CHECK(sender.forward.left == Bytes(2 * 16 * 4));
+}
+
 TEST_CASE("the gradient of a power takes tensors in between only where exponents differ") {
   const auto peak = [](const ir::Shape& exponent) {
     GraphMaker make;
