@@ -126,7 +126,7 @@ class Bench:
                     realtime()
 
             return subprocess.Popen(
-                [f"{folder}/build/device{rank}", "--folder", folder, "--rank", str(rank), "--world-size", str(ranks),
+                [f"{folder}/build/device", "--folder", folder, "--rank", str(rank), "--world-size", str(ranks),
                  "--master-address", "127.0.0.1", "--master-port", str(port), "--transport", "shm", "--steps",
                  str(steps), "--lr", "0.01", "--momentum", str(momentum), "--data", str(self.source / "data"),
                  "--json"],

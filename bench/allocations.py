@@ -28,7 +28,7 @@ SOURCE = pathlib.Path(__file__).with_name("count_malloc.c")
 def counted(program: pathlib.Path, data: pathlib.Path, steps: int, folder: pathlib.Path) -> tuple[int, int]:
     """Calls of malloc in a run of this many steps, and their bytes."""
     environment = {**os.environ, "LD_PRELOAD": str(folder / "count_malloc.so"), "COUNT_MALLOC": str(folder / "counts")}
-    subprocess.run([str(program / "build/device0"), "--data", str(data), "--lr", "0.01", "--json", "--steps", str(steps)],
+    subprocess.run([str(program / "build/device"), "--data", str(data), "--lr", "0.01", "--json", "--steps", str(steps)],
                    check=True, stdout=subprocess.DEVNULL, env=environment)
     calls, size = (folder / "counts").read_text().split()
     return int(calls), int(size)

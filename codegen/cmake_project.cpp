@@ -184,11 +184,26 @@ std::string program_library(size_t ranks) {
                        kTablesPerUnit, ")\ntarget_link_libraries(programs PUBLIC graphpipe::runtime)\n");
 }
 
-std::string executable(std::string_view name, std::string_view main, const std::vector<ir::StageId>& stages) {
-  std::string result =
-      text("\nadd_executable(", name, " ", main, ")\ntarget_link_libraries(", name, " PRIVATE programs");
+/// Whether a program is built with all others or by its name alone: each costs a link with LibTorch's symbols.
+enum class Built : uint8_t { kWithAll, kByName };
+
+std::string executable(std::string_view name, std::string_view main, const std::vector<ir::StageId>& stages,
+                       Built built = Built::kWithAll) {
+  std::string result = text("\nadd_executable(", name, built == Built::kByName ? " EXCLUDE_FROM_ALL " : " ", main,
+                            ")\ntarget_link_libraries(", name, " PRIVATE programs");
   for (ir::StageId stage : stages) result += text(" stage", stage);
   return result + text(" graphpipe::runtime)\nrecord_digest(", name, ")\n");
+}
+
+/// For whoever places programs by hand: one per device, with its stages alone. `device` has those of all.
+std::string single_devices(const Ranks& ranks) {
+  std::string result, names;
+  for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
+    const std::string name = text("device", rank);
+    result += executable(name, text("programs/", name, "_main.cpp"), ranks.stages[rank], Built::kByName);
+    names += " " + name;
+  }
+  return result + text("\nadd_custom_target(devices DEPENDS", names, ")\n");
 }
 
 }  // namespace
@@ -203,8 +218,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   body += std::string(kAddStage) + std::string(kRecordDigest) + precompiled_headers(stages, sources);
   body += stage_libraries(stages, sources);
   body += program_library(ranks.programs.size());
-  for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
-    body += executable(text("device", rank), text("programs/device", rank, "_main.cpp"), ranks.stages[rank]);
+  body += single_devices(ranks);
   for (const char* name : {"device", "serial"}) body += executable(name, text("programs/", name, "_main.cpp"), stages);
   if (std::ranges::find(sources, kProfileMain, &SourceFile::path) != sources.end())
     body += executable("profile", kProfileMain, ranks.stages.front());

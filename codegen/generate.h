@@ -38,7 +38,8 @@ struct GenerateOptions {
 };
 
 /// Writes:
-///   CMakeLists.txt                    builds build/device<rank>, build/device (any rank) and build/serial
+///   CMakeLists.txt                    builds build/device (any rank) and build/serial; by their names, or `devices`,
+///                                     build/device<rank>, each with the stages of one device
 ///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table;
 ///                                     where no program divides the stage's backward, input_gradient computes both
 ///                                     gradients

@@ -128,7 +128,7 @@ void add_unheard_failures(const std::vector<Ending>& endings, RunOutcome& outcom
   for (Diagnostic& failure : unheard_failures(endings)) outcome.problems.push_back(std::move(failure));
 }
 
-// On GPUs each rank has its own program: what CUDA's libraries keep does not outlive a fork.
+// On GPUs each rank starts by itself: what CUDA's libraries keep does not outlive a fork.
 bool may_fork(size_t ranks, const wire::RunOptions& options) { return ranks > 1 && options.launch.device == "cpu"; }
 
 // One process for each of the programs (their paths), in the order of their ranks; `run` starts them.
@@ -199,21 +199,11 @@ wire::RunOptions for_programs(const wire::RunOptions& options, const ir::Plan& p
 
 Result<RunOutcome> launch_devices(const std::string& folder, int device_count, const wire::RunOptions& options,
                                   bool echo) {
-  const std::string build = folder + "/build/";
-  if (may_fork(static_cast<size_t>(device_count), options)) {
-    GP_TRY_VOID(check_built_program(build + "device"));
-    const size_t servers = options.optimizer.staleness ? 1 : 0;
-    return launch(folder, std::vector<std::string>(static_cast<size_t>(device_count) + servers, build + "device"),
-                  options, echo, run_forks);
-  }
-  std::vector<std::string> programs;
-  for (int device = 0; device < device_count; ++device) {
-    programs.push_back(build + "device" + std::to_string(device));
-    GP_TRY_VOID(check_built_program(programs.back()));
-  }
-  // The first program also serves as the parameter server: every program has the tables for that.
-  if (options.optimizer.staleness) programs.push_back(programs.front());
-  return launch(folder, programs, options, echo);
+  const std::string program = folder + "/build/device";
+  GP_TRY_VOID(check_built_program(program));
+  const size_t servers = options.optimizer.staleness ? 1 : 0;
+  const std::vector<std::string> programs(static_cast<size_t>(device_count) + servers, program);
+  return launch(folder, programs, options, echo, may_fork(programs.size(), options) ? run_forks : run_processes);
 }
 
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {

@@ -81,13 +81,13 @@ TEST_CASE("verify ends with the exit code of the programs of its folder") {
   const TemporaryFolder folder;
   REQUIRE(ask({"generate", plan_in(folder), "-o", folder / "out", "-q"}).code == 0);
   for (const int code : {wire::kExitUsage, wire::kExitInputRefused, wire::kExitEnvironment, wire::kExitPeerFailed}) {
-    write_program(folder, "out/build/device0", code);
+    write_program(folder, "out/build/device", code);
     check_end(ask({"verify", folder / "out", "--json"}), code);
   }
   // The device's report is that of a training of one step.
-  folder.write("out/build/device0", "#!/bin/sh\necho '{\"losses\": [1]}'\n");
-  folder.write("out/build/device0.sha256",
-               driver::sha256_of_file(folder / "out/build/device0").value() + "  program\n");
+  folder.write("out/build/device", "#!/bin/sh\necho '{\"losses\": [1]}'\n");
+  folder.write("out/build/device.sha256",
+               driver::sha256_of_file(folder / "out/build/device").value() + "  program\n");
   write_program(folder, "out/build/serial", wire::kExitEnvironment);
   check_end(ask({"verify", folder / "out", "--json"}), wire::kExitEnvironment);
 }
@@ -96,10 +96,10 @@ TEST_CASE("programs that find no memory before they begin are told of with the l
   const TemporaryFolder folder;
   REQUIRE(ask({"generate", plan_in(folder), "-o", folder / "out", "-q"}).code == 0);
   const auto run_program = [&](const std::string& lines) {
-    folder.write("out/build/device0", "#!/bin/sh\n" + lines + "\n");
-    std::filesystem::permissions(folder / "out/build/device0", std::filesystem::perms::owner_all);
-    folder.write("out/build/device0.sha256",
-                 driver::sha256_of_file(folder / "out/build/device0").value() + "  program\n");
+    folder.write("out/build/device", "#!/bin/sh\n" + lines + "\n");
+    std::filesystem::permissions(folder / "out/build/device", std::filesystem::perms::owner_all);
+    folder.write("out/build/device.sha256",
+                 driver::sha256_of_file(folder / "out/build/device").value() + "  program\n");
     return ask({"run", folder / "out"});
   };
   const Answer not_loaded = run_program("exit 127");  // as the loader ends

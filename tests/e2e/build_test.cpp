@@ -160,7 +160,7 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
   const std::string first = generated(folder), out = folder + "/copy";
   graphpipe_output({"build", first});
   const std::string hardened =
-      "python3 '" GRAPHPIPE_SOURCE_DIR "/tests/scripts/hardened_test.py' '" + first + "/build/device0'";
+      "python3 '" GRAPHPIPE_SOURCE_DIR "/tests/scripts/hardened_test.py' '" + first + "/build/device'";
   CHECK(std::system(hardened.c_str()) == 0);
   const std::string losses = graphpipe_output({"run", first, "--steps", "2", "--json"});
   fs::copy(first, out, fs::copy_options::recursive);
@@ -170,11 +170,11 @@ TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and
   CHECK(losses_of(graphpipe_output({"run", out, "--steps", "2", "--json"})) == losses_of(losses));
 
   SUBCASE("a program that was changed after the build does not start") {
-    append(out + "/build/device0", "x");
+    append(out + "/build/device", "x");
     CHECK(says(refusal({"run", out}, 3), "not the one that was built"));
-    fs::remove(out + "/build/device0.sha256");
+    fs::remove(out + "/build/device.sha256");
     CHECK(says(refusal({"run", out}, 5), "has not recorded"));
-    fs::remove(out + "/build/device0");
+    fs::remove(out + "/build/device");
     graphpipe_output({"build", out});
     graphpipe_output({"run", out});
   }

@@ -44,12 +44,16 @@ struct Outcome {
   std::vector<std::string> output;
 };
 
-Outcome start(const Names& names, int ranks, const std::vector<std::string>& flags) {
+enum class Programs : uint8_t { kOfAnyRank, kOfOneDevice };
+
+Outcome start(const Names& names, int ranks, const std::vector<std::string>& flags,
+              Programs programs = Programs::kOfAnyRank) {
   const std::string port = std::to_string(free_port());
   std::vector<driver::Command> commands;
   for (int rank = 0; rank < ranks; ++rank) {
     driver::Command command;
     command.arguments = {three_stage_folder() + "/build/device"};
+    if (programs == Programs::kOfOneDevice) command.arguments.front() += std::to_string(rank);
     command.arguments.insert(command.arguments.end(), flags.begin(), flags.end());
     command.environment = {"GRAPHPIPE_SECRET=what all ranks of these tests know"};
     command.environment.insert(command.environment.end(), names.also.begin(), names.also.end());
@@ -99,6 +103,22 @@ TEST_CASE("a wrong number of ranks is a usage error of each") {
   CHECK(start({"SLURM_PROCID", "SLURM_NTASKS", {}}, 4, {}).exit_codes == std::vector<int>{2, 2, 2, 2});
   CHECK(start({"GRAPHPIPE_TEST_NO_RANK", "GRAPHPIPE_TEST_NO_SIZE", {}}, 1, {}).exit_codes == std::vector<int>{2});
   CHECK(start({"RANK", "WORLD_SIZE", {"RANK=x"}}, 1, {"--help"}).exit_codes == std::vector<int>{0});
+}
+
+TEST_CASE(
+    "programs with the stages of one device are built by the name of their target, and start in the order of ranks") {
+  const auto built = driver::run_and_collect(
+      {.arguments = {"cmake", "--build", three_stage_folder() + "/build", "--target", "devices"}});
+  REQUIRE(built.ok());
+  REQUIRE(built->ending.ok());
+  const std::vector<std::string> flags{"--steps", "2", "--seed", "7", "--json"};
+  const Names names{"RANK", "WORLD_SIZE", {}};
+  const Outcome each = start(names, 3, flags, Programs::kOfOneDevice), any = start(names, 3, flags);
+  CHECK(each.exit_codes == std::vector<int>{0, 0, 0});
+  CHECK(losses_of(each.output[0]) == losses_of(any.output[0]));
+  const Outcome too_few = start(names, 2, {}, Programs::kOfOneDevice);
+  CHECK(too_few.exit_codes == std::vector<int>{2, 2});
+  CHECK(too_few.output[1].find("this is the program of device 1 of 3, started as rank 1 of 2") != std::string::npos);
 }
 
 TEST_CASE("ranks without a launcher of ours need a secret, and take it from a file that is the user's alone") {
