@@ -84,10 +84,13 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
 std::string cache_file(const std::string& folder) { return folder + "/build/CMakeCache.txt"; }
 std::string cache_digest_file(const std::string& folder) { return folder + "/build/CMakeCache.sha256"; }
 
-// The files that CMake runs again at every build: its cache, and what it has found out about the compiler and the
-// system.
+std::string ninja_file(const std::string& folder) { return folder + "/build/build.ninja"; }
+
+// The files that a build goes by: CMake's cache, what it has found out about the compiler and the system, and what it
+// has written for Ninja.
 std::vector<std::string> remembered_files(const std::string& folder) {
   std::vector<std::string> files = {cache_file(folder)};
+  if (fs::exists(ninja_file(folder))) files.push_back(ninja_file(folder));
   std::error_code error;
   for (const fs::directory_entry& version : fs::directory_iterator(folder + "/build/CMakeFiles", error))
     for (const fs::directory_entry& file : fs::directory_iterator(version.path(), error))
@@ -97,9 +100,10 @@ std::vector<std::string> remembered_files(const std::string& folder) {
   return files;
 }
 
-// The digest of what CMake remembers, and of the path of the folder that it remembers it for.
-Result<std::string> cache_digest(const std::string& folder) {
+// The digest of what CMake remembers, of the path of the folder that it remembers it for, and of what it was told.
+Result<std::string> cache_digest(const std::string& folder, const Command& configure) {
   std::string told = fs::absolute(folder).lexically_normal().string();
+  for (const std::string& argument : configure.arguments) told += "\n" + argument;
   for (const std::string& file : remembered_files(folder)) {
     GP_TRY(const std::string digest, sha256_of_file(file));
     told += text("\n", fs::path(file).lexically_relative(folder).string(), " ", digest);
@@ -109,8 +113,8 @@ Result<std::string> cache_digest(const std::string& folder) {
 
 // Whether CMake's cache is the one that our last build left in this folder. Any other may name another compiler or
 // other flags, and the cache of a copied folder names the original.
-bool is_own_cache(const std::string& folder) {
-  const Result<std::string> digest = cache_digest(folder);
+bool is_own_cache(const std::string& folder, const Command& configure) {
+  const Result<std::string> digest = cache_digest(folder, configure);
   std::ifstream file(cache_digest_file(folder));
   std::string remembered;
   std::getline(file, remembered);
@@ -123,8 +127,8 @@ void forget_cache(const std::string& folder) {
   fs::remove_all(folder + "/build/CMakeFiles", ignored);
 }
 
-Status remember_cache(const std::string& folder) {
-  GP_TRY(const std::string digest, cache_digest(folder));
+Status remember_cache(const std::string& folder, const Command& configure) {
+  GP_TRY(const std::string digest, cache_digest(folder, configure));
   return write_if_changed(cache_digest_file(folder), digest + "\n");
 }
 
@@ -164,7 +168,6 @@ Status build_folder(const std::string& folder, const Options& options, const std
   GP_TRY_VOID(check_build_path(folder));
   GP_TRY_VOID(check_sources(folder));
   Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}, .own_group = true};
-  if (!is_own_cache(folder)) forget_cache(folder);
   if (is_on_path("ninja") && !fs::exists(fs::path(folder) / "build/Makefile")) {
     configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
   }
@@ -188,8 +191,13 @@ Status build_folder(const std::string& folder, const Options& options, const std
   std::ofstream log(log_path);
   if (!log) return disk_problem(log_path, std::error_code(errno, std::generic_category()));
   Progress progress(options, "building");
-  GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
-  GP_TRY_VOID(remember_cache(folder));
+  const bool is_own = is_own_cache(folder, configure);
+  if (!is_own) forget_cache(folder);
+  // Ninja runs CMake again where what that has read was changed.
+  if (!is_own || !fs::exists(ninja_file(folder))) {
+    GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
+    GP_TRY_VOID(remember_cache(folder, configure));
+  }
   Status built = run_tool(build, log, progress, "compiling the stages");
   if (!built && !cache.environment.empty() && !interrupted()) {
     // A folder of the cache's own that cannot be written, or a full disk, ends the compiler with it.
@@ -197,6 +205,7 @@ Status build_folder(const std::string& folder, const Options& options, const std
     built = run_tool(build, log, progress, "compiling the stages");
   }
   if (!built) return built;
+  GP_TRY_VOID(remember_cache(folder, configure));
   return target.empty() ? choose_kernels(folder) : Ok{};
 }
 

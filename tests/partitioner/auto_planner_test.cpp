@@ -8,6 +8,7 @@
 #include "partitioner/check_plan.h"
 #include "partitioner/graphpipe/search_space.h"
 #include "partitioner/improve/plan_hill_climb.h"
+#include "tests/support/case_count.h"
 #include "tests/support/paper_models.h"
 #include "tests/support/random_plan_graphs.h"
 
@@ -35,7 +36,7 @@ double step_of(const ir::PlanGraph& graph, const ir::Cluster& cluster, ir::Assig
 }  // namespace
 
 TEST_CASE("auto is never worse than any planner of the list, on graphs of every kind") {
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < tests::case_count(6, 12); ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = seed % 2 == 0 ? tests::random_dag(seed, 5 + 3 * seed / 2, 3, Samples(12))
                                               : tests::random_sp_graph(seed, 5 + 3 * seed / 2, Samples(12));
@@ -117,7 +118,7 @@ TEST_CASE("a step that is known cuts a search short, and never cuts off what is 
 }
 
 TEST_CASE("two threads find the plan of one") {
-  for (uint64_t seed = 0; seed < 6; ++seed) {
+  for (uint64_t seed = 0; seed < tests::case_count(2, 6); ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = tests::random_dag(seed, 20, 3, Samples(16));
     const ir::Cluster cluster = tight_cluster(5, 100000);

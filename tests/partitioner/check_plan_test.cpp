@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "partitioner/planner.h"
+#include "tests/support/case_count.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -86,7 +87,7 @@ TEST_CASE("a plan takes alternatives of the degree of its stages, on devices tha
 
 TEST_CASE(
     "the checker's objective equals the cost model's on random plans, replicas and two levels of links included") {
-  for (uint64_t seed = 0; seed < 40; ++seed) {
+  for (uint64_t seed = 0; seed < tests::case_count(14, 40); ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = tests::random_dag(seed, 8, 3, Samples(8));
     ir::Cluster cluster = ir::equal_devices(4);

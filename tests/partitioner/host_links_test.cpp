@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "partitioner/planner.h"
+#include "tests/support/case_count.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -100,7 +101,7 @@ TEST_CASE("auto finds what exhaustive search finds in graphs of many nodes and f
 }
 
 TEST_CASE("auto is never behind the searches that keep stages in hosts, also where a size or stages are asked for") {
-  for (uint64_t seed = 0; seed < 24; ++seed) {
+  for (uint64_t seed = 0; seed < tests::case_count(10, 24); ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph = tests::random_sp_graph(seed, 14 + seed % 6, Samples(16));
     const ir::Cluster cluster = hosts(2, seed % 2 == 0 ? 1 : 0.1);

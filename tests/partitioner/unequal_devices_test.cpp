@@ -8,6 +8,7 @@
 #include "partitioner/heterogeneous/chain_dp.h"
 #include "partitioner/heterogeneous/device_order.h"
 #include "partitioner/several_searches.h"
+#include "tests/support/case_count.h"
 #include "tests/support/random_plan_graphs.h"
 
 using namespace graphpipe;
@@ -90,7 +91,7 @@ TEST_CASE("with devices of two speeds auto finds about what exhaustive search ov
 }
 
 TEST_CASE("where links are equal, the order in which devices of several speeds are listed changes no plan's step") {
-  for (uint64_t seed = 0; seed < 2; ++seed)
+  for (uint64_t seed = 0; seed < tests::case_count(1, 2); ++seed)
     for (const char* planner : {"auto", "graphpipe", "sequential", "piper", "equal-split"}) {
       CAPTURE(seed);
       CAPTURE(planner);
@@ -113,7 +114,7 @@ TEST_CASE("beside a host of fast devices a slow one makes no plan slower, and it
                  {.group = 4, .latency = Seconds(0.1), .bandwidth = BytesPerSecond(100)}};
   const ir::Cluster fast = ir::first_devices(both, 2);
   REQUIRE(fast.levels.size() == 1);
-  for (uint64_t seed = 0; seed < 3; ++seed)
+  for (uint64_t seed = 0; seed < tests::case_count(1, 3); ++seed)
     for (const char* planner : {"auto", "graphpipe", "sequential"}) {
       CAPTURE(seed);
       CAPTURE(planner);
@@ -131,7 +132,7 @@ TEST_CASE("beside a host of fast devices a slow one makes no plan slower, and it
 }
 
 TEST_CASE("with devices of two speeds auto is never behind a planner that it asks") {
-  for (uint64_t seed = 1; seed <= 6; ++seed) {
+  for (uint64_t seed = 1; seed <= tests::case_count(2, 6); ++seed) {
     CAPTURE(seed);
     const ir::PlanGraph graph =
         on_devices(tests::random_sp_graph(seed, 9, Samples(16)),
