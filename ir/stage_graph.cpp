@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
+#include <span>
 
 #include "support/digraph.h"
 #include "support/integer_math.h"
@@ -42,11 +41,12 @@ Status check_shape(const PlanGraph& graph, const Assignment& assignment) {
 void check_choice(const StageChoice& choice, size_t stage, Samples batch, Diagnostics& problems) {
   if (choice.devices.empty())
     problems.push_back(bad_plan({}, text("stage ", stage, " has no device"), "give it at least one"));
-  const std::set<DeviceId> distinct(choice.devices.begin(), choice.devices.end());
+  std::vector<DeviceId> distinct = choice.devices;
+  sort_unique(distinct);
   if (distinct.size() != choice.devices.size())
     problems.push_back(
         bad_plan({}, text("stage ", stage, " names a device twice"), "give each replica its own device"));
-  if (distinct.contains(DeviceId()))
+  if (std::ranges::find(distinct, DeviceId()) != distinct.end())
     problems.push_back(
         bad_plan({}, text("stage ", stage, " names a device that does not exist"), "correct its devices"));
   if (choice.micro_batch.count < 1 || choice.micro_batch > batch)
@@ -82,10 +82,11 @@ Result<std::vector<StageId>> stage_order(const PlanGraph& graph, const Assignmen
       const StageId from = assignment.stage_of[value.producer], to = assignment.stage_of[reader];
       if (from != to) edges.emplace_back(static_cast<uint32_t>(from.index()), static_cast<uint32_t>(to.index()));
     }
-  if (const auto stuck = first_on_cycle(count, edges))
-    return bad_plan({}, text("stage ", *stuck, " depends on itself through other stages"),
-                    "a stage must not both feed another stage and read from it, directly or through others");
+  sort_unique(edges);
   const std::vector<uint32_t> order = topological_order(count, edges, lowest);
+  if (order.size() < count)
+    return bad_plan({}, text("stage ", *first_on_cycle(count, edges), " depends on itself through other stages"),
+                    "a stage must not both feed another stage and read from it, directly or through others");
   return std::vector<StageId>(order.begin(), order.end());
 }
 
@@ -144,13 +145,16 @@ void add_exchanges(const PlanGraph& graph, Stage& stage) {
 
 /// A stage takes as long as the slowest of its replicas: all of them get equal shares.
 void add_seconds(const PlanGraph& graph, StageGraph& result) {
+  std::vector<int> seen;  // kinds of devices
   for (Stage& stage : result.stages) {
     const Samples samples = stage.choice.item_samples();
     double slowest = -1;
-    std::set<int> seen;
+    seen.clear();
     for (const DeviceId device : stage.choice.devices) {
       const bool known = device.index() < graph.kind_of_device.size();
-      if (!seen.insert(known ? graph.kind_of_device[device.index()] : -1).second) continue;
+      const int kind = known ? graph.kind_of_device[device.index()] : -1;
+      if (std::ranges::find(seen, kind) != seen.end()) continue;
+      seen.push_back(kind);
       PassSeconds sum = seconds_of(graph, stage.nodes, device);
       const double item = sum.total(samples);
       if (item <= slowest) continue;
@@ -161,20 +165,35 @@ void add_seconds(const PlanGraph& graph, StageGraph& result) {
   }
 }
 
+/// A stage that has a copy of a group of weights.
+struct Holder {
+  WeightGroupId group;
+  StageId stage;
+  auto operator<=>(const Holder&) const = default;
+};
+
+/// Calls `visit` with each group and the copies of it. Needs: sorted holders.
+template <typename Visit>
+void for_each_group(std::span<const Holder> holders, Visit visit) {
+  for (size_t first = 0, end = 0; first < holders.size(); first = end) {
+    while (end < holders.size() && holders[end].group == holders[first].group) ++end;
+    visit(holders[first].group, holders.subspan(first, end - first));
+  }
+}
+
 /// A copy of weights that another stage trains must follow them: its stage has a backward too, of nothing where none of
 /// its nodes has one, so that it takes part in the sum of gradients and in the step.
-void run_backwards_of_copies(const PlanGraph& graph, const std::map<WeightGroupId, std::vector<StageId>>& holders,
-                             StageGraph& result) {
+void run_backwards_of_copies(const PlanGraph& graph, std::span<const Holder> holders, StageGraph& result) {
   for (bool changed = true; changed;) {
     changed = false;
-    for (const auto& [group, stages] : holders) {
-      const auto has_backward = [&](StageId id) { return result.stages[id].has_backward; };
-      if (!graph.weight_groups[group].trainable || std::ranges::none_of(stages, has_backward)) continue;
-      for (const StageId id : stages) {
-        changed = changed || !has_backward(id);
-        result.stages[id].has_backward = true;
+    for_each_group(holders, [&](WeightGroupId group, std::span<const Holder> copies) {
+      const auto has_backward = [&](const Holder& copy) { return result.stages[copy.stage].has_backward; };
+      if (!graph.weight_groups[group].trainable || std::ranges::none_of(copies, has_backward)) return;
+      for (const Holder& copy : copies) {
+        changed = changed || !has_backward(copy);
+        result.stages[copy.stage].has_backward = true;
       }
-    }
+    });
   }
 }
 
@@ -188,7 +207,7 @@ void add_update(const WeightGroup& weights, size_t holders, Samples batch, Stage
 
 /// Each stage holds one copy of a group, however many of its nodes use it.
 void add_weights(const PlanGraph& graph, StageGraph& result) {
-  std::map<WeightGroupId, std::vector<StageId>> holders;
+  std::vector<Holder> holders;
   for (StageId id : result.stage_ids()) {
     Stage& stage = result.stages[id];
     sort_unique(stage.weights);
@@ -198,33 +217,41 @@ void add_weights(const PlanGraph& graph, StageGraph& result) {
         stage.trainable_weight_bytes += graph.weight_groups[group].bytes;
         ++stage.trainable_tensors;
       }
-      holders[group].push_back(id);
+      holders.push_back({group, id});
     }
   }
+  std::ranges::sort(holders);
   run_backwards_of_copies(graph, holders, result);
-  for (auto& [group, stages] : holders) {
+  for_each_group(holders, [&](WeightGroupId group, std::span<const Holder> copies) {
     const WeightGroup& weights = graph.weight_groups[group];
-    for (const StageId id : stages)
-      if (weights.trainable) add_update(weights, stages.size(), graph.batch, result.stages[id]);
-    if (stages.size() > 1)
-      result.shared.push_back({group, std::move(stages), weights.trainable ? weights.bytes : Bytes(0)});
-  }
+    if (weights.trainable)
+      for (const Holder& copy : copies) add_update(weights, copies.size(), graph.batch, result.stages[copy.stage]);
+    if (copies.size() == 1) return;
+    SharedWeights shared{group, {}, weights.trainable ? weights.bytes : Bytes(0)};
+    for (const Holder& copy : copies) shared.stages.push_back(copy.stage);
+    result.shared.push_back(std::move(shared));
+  });
+}
+
+void add_stages_of(const std::vector<PlanNodeId>& nodes, const Assignment& assignment, std::vector<StageId>& stages) {
+  for (PlanNodeId node : nodes) stages.push_back(assignment.stage_of[node]);
+  sort_unique(stages);
 }
 
 std::vector<StageId> stages_of(const std::vector<PlanNodeId>& nodes, const Assignment& assignment) {
   std::vector<StageId> stages;
-  for (PlanNodeId node : nodes) stages.push_back(assignment.stage_of[node]);
-  sort_unique(stages);
+  add_stages_of(nodes, assignment, stages);
   return stages;
 }
 
 void add_shared_stash(const PlanGraph& graph, const Assignment& assignment, StageGraph& result) {
+  std::vector<StageId> stages;  // one list for all values: plans are built by the thousand
   for (const PlanValue& value : graph.values) {
-    const std::vector<StageId> until_weight = stages_of(value.saved_by_weight_gradient, assignment);
-    for (StageId stage : until_weight) result.stages[stage].stash_to_weight_gradient += value.bytes;
-    std::vector<PlanNodeId> savers = value.saved_by_input_gradient;
-    savers.insert(savers.end(), value.saved_by_weight_gradient.begin(), value.saved_by_weight_gradient.end());
-    for (StageId stage : stages_of(savers, assignment)) result.stages[stage].stash_to_input_gradient += value.bytes;
+    stages.clear();
+    add_stages_of(value.saved_by_weight_gradient, assignment, stages);
+    for (StageId stage : stages) result.stages[stage].stash_to_weight_gradient += value.bytes;
+    add_stages_of(value.saved_by_input_gradient, assignment, stages);
+    for (StageId stage : stages) result.stages[stage].stash_to_input_gradient += value.bytes;
   }
 }
 
@@ -263,6 +290,8 @@ void add_straight_edges(const PlanGraph& graph, const Assignment& assignment, Pl
                         std::vector<StageEdge>& edges) {
   const PlanValue& value = graph.values[id];
   const StageId from = assignment.stage_of[value.producer];
+  const auto is_in_stage = [&](PlanNodeId node) { return assignment.stage_of[node] == from; };
+  if (std::ranges::all_of(value.readers, is_in_stage)) return;
   for (const StageId to : stages_of(value.readers, assignment)) {
     if (to == from) continue;
     edges.push_back(edge_of(graph, assignment, id, from, to));

@@ -23,6 +23,7 @@
 #include "tests/runtime/chain_plan.h"
 #include "tests/runtime/run_programs.h"
 #include "tests/runtime/two_stage_plan.h"
+#include "tests/support/case_count.h"
 
 using namespace graphpipe::runtime;
 using namespace graphpipe::runtime::test;
@@ -249,7 +250,7 @@ TEST_CASE("a run that is killed goes on from its last checkpoint to the same bit
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::vector<std::unique_ptr<Subject>> subjects = make_subjects();
   const int64_t first = number_from_environment("GRAPHPIPE_CRASH_FIRST", 0);
-  const int64_t cases = number_from_environment("GRAPHPIPE_CRASH_CASES", 40);
+  const int64_t cases = number_from_environment("GRAPHPIPE_CRASH_CASES", graphpipe::tests::all_cases() ? 300 : 90);
   const size_t shared_before = shared_memory_files();
   for (int64_t seed = first; seed < first + cases; ++seed)
     check_case(*subjects[static_cast<size_t>(seed) % subjects.size()], static_cast<uint32_t>(seed));
