@@ -81,16 +81,21 @@ Status run_tool(const Command& command, std::ofstream& log, Progress& progress, 
                     .hint = "the whole output is in build.log in the folder"};
 }
 
+/// Whether ccache has ended the compiler: its folder cannot be written, or the disk is full.
+bool has_cache_error(const std::string& log_path) {
+  std::ifstream log(log_path);
+  for (std::string line; std::getline(log, line);)
+    if (line.starts_with("ccache: error")) return true;
+  return false;
+}
+
 std::string cache_file(const std::string& folder) { return folder + "/build/CMakeCache.txt"; }
 std::string cache_digest_file(const std::string& folder) { return folder + "/build/CMakeCache.sha256"; }
 
-std::string ninja_file(const std::string& folder) { return folder + "/build/build.ninja"; }
-
-// The files that a build goes by: CMake's cache, what it has found out about the compiler and the system, and what it
-// has written for Ninja.
+// The files that CMake runs again at every build: its cache, and what it has found out about the compiler and the
+// system.
 std::vector<std::string> remembered_files(const std::string& folder) {
   std::vector<std::string> files = {cache_file(folder)};
-  if (fs::exists(ninja_file(folder))) files.push_back(ninja_file(folder));
   std::error_code error;
   for (const fs::directory_entry& version : fs::directory_iterator(folder + "/build/CMakeFiles", error))
     for (const fs::directory_entry& file : fs::directory_iterator(version.path(), error))
@@ -100,10 +105,9 @@ std::vector<std::string> remembered_files(const std::string& folder) {
   return files;
 }
 
-// The digest of what CMake remembers, of the path of the folder that it remembers it for, and of what it was told.
-Result<std::string> cache_digest(const std::string& folder, const Command& configure) {
+// The digest of what CMake remembers, and of the path of the folder that it remembers it for.
+Result<std::string> cache_digest(const std::string& folder) {
   std::string told = fs::absolute(folder).lexically_normal().string();
-  for (const std::string& argument : configure.arguments) told += "\n" + argument;
   for (const std::string& file : remembered_files(folder)) {
     GP_TRY(const std::string digest, sha256_of_file(file));
     told += text("\n", fs::path(file).lexically_relative(folder).string(), " ", digest);
@@ -113,8 +117,8 @@ Result<std::string> cache_digest(const std::string& folder, const Command& confi
 
 // Whether CMake's cache is the one that our last build left in this folder. Any other may name another compiler or
 // other flags, and the cache of a copied folder names the original.
-bool is_own_cache(const std::string& folder, const Command& configure) {
-  const Result<std::string> digest = cache_digest(folder, configure);
+bool is_own_cache(const std::string& folder) {
+  const Result<std::string> digest = cache_digest(folder);
   std::ifstream file(cache_digest_file(folder));
   std::string remembered;
   std::getline(file, remembered);
@@ -127,8 +131,8 @@ void forget_cache(const std::string& folder) {
   fs::remove_all(folder + "/build/CMakeFiles", ignored);
 }
 
-Status remember_cache(const std::string& folder, const Command& configure) {
-  GP_TRY(const std::string digest, cache_digest(folder, configure));
+Status remember_cache(const std::string& folder) {
+  GP_TRY(const std::string digest, cache_digest(folder));
   return write_if_changed(cache_digest_file(folder), digest + "\n");
 }
 
@@ -168,6 +172,7 @@ Status build_folder(const std::string& folder, const Options& options, const std
   GP_TRY_VOID(check_build_path(folder));
   GP_TRY_VOID(check_sources(folder));
   Command configure{.arguments = {"cmake", "-S", folder, "-B", folder + "/build"}, .own_group = true};
+  if (!is_own_cache(folder)) forget_cache(folder);
   if (is_on_path("ninja") && !fs::exists(fs::path(folder) / "build/Makefile")) {
     configure.arguments.insert(configure.arguments.end(), {"-G", "Ninja"});
   }
@@ -191,21 +196,14 @@ Status build_folder(const std::string& folder, const Options& options, const std
   std::ofstream log(log_path);
   if (!log) return disk_problem(log_path, std::error_code(errno, std::generic_category()));
   Progress progress(options, "building");
-  const bool is_own = is_own_cache(folder, configure);
-  if (!is_own) forget_cache(folder);
-  // Ninja runs CMake again where what that has read was changed.
-  if (!is_own || !fs::exists(ninja_file(folder))) {
-    GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
-    GP_TRY_VOID(remember_cache(folder, configure));
-  }
+  GP_TRY_VOID(run_tool(configure, log, progress, "configuring"));
+  GP_TRY_VOID(remember_cache(folder));
   Status built = run_tool(build, log, progress, "compiling the stages");
-  if (!built && !cache.environment.empty() && !interrupted()) {
-    // A folder of the cache's own that cannot be written, or a full disk, ends the compiler with it.
+  if (!built && !interrupted() && has_cache_error(log_path)) {
     build.environment.emplace_back("CCACHE_DISABLE=1");
     built = run_tool(build, log, progress, "compiling the stages");
   }
   if (!built) return built;
-  GP_TRY_VOID(remember_cache(folder, configure));
   return target.empty() ? choose_kernels(folder) : Ok{};
 }
 

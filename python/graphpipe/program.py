@@ -16,7 +16,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 class Program:
-    """A folder that `compile` or `build` made: one program per device."""
+    """A folder that `compile` or `build` made: the program that every device starts."""
 
     def __init__(self, folder: PathLike, summary: Optional[PlanSummary] = None, model: Optional[PathLike] = None) -> None:
         self.folder = Path(folder)

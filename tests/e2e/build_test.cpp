@@ -153,6 +153,15 @@ TEST_CASE("with ccache, stages that another folder has compiled are not compiled
     CAPTURE(finished->output);
     CHECK(finished->ending.ok());
   }
+  // What the compiler itself says no to it is asked once.
+  fs::remove_all(second + "/build");
+  const auto refused = driver::run_and_collect(
+      {.arguments = {kGraphpipe, "build", second, "--quiet"}, .environment = {cache, "CXXFLAGS=-Dforward=0"}});
+  REQUIRE(refused.ok());
+  CHECK(refused->ending.exit_code == 5);
+  const std::string log = read_text(second + "/build.log"), stopped = "ninja: build stopped";
+  CHECK(log.find(stopped) != std::string::npos);
+  CHECK(log.find(stopped) == log.rfind(stopped));
 }
 
 TEST_CASE("a compiled folder is rebuilt where it was copied to, and programs and sources are those that were made") {

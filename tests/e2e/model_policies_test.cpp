@@ -49,16 +49,14 @@ void check_model(const std::string& model, const std::string& micro_batch, const
 
 }  // namespace
 
-TEST_CASE("every policy trains gpt2_like to the bits of the interpreter") {
+TEST_CASE("policies train gpt2_like to the bits of the interpreter") {
   check_model("gpt2_like", "1", {"zb-v", "interleaved", "pipedream"});
 }
-TEST_CASE("every policy trains mmt to the bits of the interpreter") {
-  check_model("mmt", "1", {"zb-1p", "kfkb", "2bw"});
-}
+TEST_CASE("policies train mmt to the bits of the interpreter") { check_model("mmt", "1", {"zb-1p", "kfkb", "2bw"}); }
 // A loss that compares samples, and BatchNorm, are about what each micro-batch has: so none with replicas.
-TEST_CASE("a policy of each kind trains clip_like to the bits of the interpreter") {
+TEST_CASE("policies train clip_like to the bits of the interpreter") {
   check_model("clip_like", "2", {"gpipe", "zb-v"}, kSeveral);
 }
-TEST_CASE("a policy of each kind trains resnet to the bits of the interpreter") {
+TEST_CASE("policies train resnet to the bits of the interpreter") {
   check_model("resnet", "2", {"zb-1p", "interleaved", "pipedream"}, kSeveral);
 }

@@ -132,17 +132,17 @@ TEST_CASE("every policy that takes any stages runs them where they branch") {
   std::vector<std::vector<int>> predecessors;
   for (const json& stage : shown["stages"]) predecessors.push_back(stage["predecessors"]);
   CHECK(predecessors == std::vector<std::vector<int>>{{}, {}, {1}, {0, 2}, {3}});
-  std::set<std::string> done;
+  std::set<std::string> listed;
   for (const PolicyCase& c : cases_of_cut()) {  // whose order compiles the stages least often
     const scheduler::Policy& policy = *scheduler::find_policy(c.policy);
-    if (policy.shape != scheduler::StageShape::kAny || !done.insert(c.policy).second) continue;
+    if (policy.shape != scheduler::StageShape::kAny || !listed.insert(c.policy).second) continue;
     if (!all_cases() && !kOfEachKind.contains(c.policy)) continue;
     std::ofstream(plan) << branching_plan(policy.takes_turns);
     check_case(folder, {c.policy, {"--devices", "6", "--plan", plan}});
   }
   for (const scheduler::Policy& policy : scheduler::all_policies())
     if (policy.shape == scheduler::StageShape::kAny && !policy.forward_only)
-      CHECK_MESSAGE(done.contains(std::string(policy.name)), policy.name);
+      CHECK_MESSAGE(listed.contains(std::string(policy.name)), policy.name);
 }
 
 namespace {

@@ -317,7 +317,7 @@ TEST_CASE("a plan with another batch takes other samples in a step, and is refus
 TEST_CASE("asked to end, a run keeps a checkpoint on all ranks and goes on from it to the same bits") {
   const ChainPlan plan({.stages = 3});
   const Training training(make_chain_folder(3, 23), plan.programs(), kMomentum);
-  constexpr int64_t kSteps = 5000;  // still running when a busy machine comes to ask
+  constexpr int64_t kSteps = 12000;  // still running when a busy machine comes to ask
   training.run(kSteps, {});
   const std::string expected = training.saved();
   const Words words = {"--checkpoint", training.checkpoints(), "--resume", training.checkpoints()};
