@@ -116,9 +116,7 @@ TEST_CASE(
   const Outcome each = start(names, 3, flags, Programs::kOfOneDevice), any = start(names, 3, flags);
   CHECK(each.exit_codes == std::vector<int>{0, 0, 0});
   CHECK(losses_of(each.output[0]) == losses_of(any.output[0]));
-  const Outcome too_few = start(names, 2, {}, Programs::kOfOneDevice);
-  CHECK(too_few.exit_codes == std::vector<int>{2, 2});
-  CHECK(too_few.output[1].find("this is the program of device 1 of 3, started as rank 1 of 2") != std::string::npos);
+  CHECK(start(names, 2, {}, Programs::kOfOneDevice).exit_codes == std::vector<int>{2, 2});
 }
 
 TEST_CASE("ranks without a launcher of ours need a secret, and take it from a file that is the user's alone") {
