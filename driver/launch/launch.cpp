@@ -131,20 +131,20 @@ void add_unheard_failures(const std::vector<Ending>& endings, RunOutcome& outcom
 // On GPUs each rank starts by itself: what CUDA's libraries keep does not outlive a fork.
 bool may_fork(size_t ranks, const wire::RunOptions& options) { return ranks > 1 && options.launch.device == "cpu"; }
 
-// One process for each of the programs (their paths), in the order of their ranks; `run` starts them.
-Result<RunOutcome> launch(const std::string& folder, const std::vector<std::string>& programs,
-                          const wire::RunOptions& options, bool echo, decltype(run_processes)& run = run_processes) {
-  GP_TRY(const Meeting meeting, connect_ranks(programs.size()));
+// So many processes of the program (its path), which are told their ranks; `run` starts them.
+Result<RunOutcome> launch(const std::string& folder, const std::string& program, size_t ranks,
+                          const wire::RunOptions& options, bool echo, decltype(run_processes)& run) {
+  GP_TRY(const Meeting meeting, connect_ranks(ranks));
   std::vector<Command> commands;
-  for (size_t rank = 0; rank < programs.size(); ++rank) {
+  for (size_t rank = 0; rank < ranks; ++rank) {
     wire::RunOptions own = options;
     own.launch.folder = folder.empty() ? "" : std::filesystem::absolute(folder).string();
     own.launch.rank = static_cast<int>(rank);
-    own.launch.world_size = static_cast<int>(programs.size());
+    own.launch.world_size = static_cast<int>(ranks);
     own.launch.rendezvous_fds = meeting.descriptors[rank];
     own.launch.parent = getpid();
     Command command;
-    command.arguments = {programs[rank]};
+    command.arguments = {program};
     for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
     command.environment = {text(wire::kSecretVariable, "=", meeting.secret)};
     command.inherited_descriptors = own.launch.rendezvous_fds;
@@ -167,8 +167,8 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   };
   const bool keeps_state = !options.checkpoint.folder.empty();
   // A single device keeps nobody waiting: whoever has suspended it may let it go on.
-  const double suspended_seconds = programs.size() > 1 ? options.launch.stall_timeout.value_or(wire::kStallTimeout)
-                                                       : std::numeric_limits<double>::infinity();
+  const double suspended_seconds =
+      ranks > 1 ? options.launch.stall_timeout.value_or(wire::kStallTimeout) : std::numeric_limits<double>::infinity();
   GP_TRY(const std::vector<Ending> endings,
          run(commands, keeps_state ? kGraceSecondsToKeepState : kGraceSeconds, on_line,
              keeps_state ? OnInterrupt::kKeepState : OnInterrupt::kEnd, suspended_seconds));
@@ -182,6 +182,12 @@ Result<RunOutcome> launch(const std::string& folder, const std::vector<std::stri
   std::ranges::stable_sort(outcome.problems, {}, place);
   outcome.exit_code = outcome_code(endings);
   return outcome;
+}
+
+// The same, as forks where they may be.
+Result<RunOutcome> launch_ranks(const std::string& folder, const std::string& program, size_t ranks,
+                                const wire::RunOptions& options, bool echo) {
+  return launch(folder, program, ranks, options, echo, may_fork(ranks, options) ? run_forks : run_processes);
 }
 
 }  // namespace
@@ -202,26 +208,23 @@ Result<RunOutcome> launch_devices(const std::string& folder, int device_count, c
   const std::string program = folder + "/build/device";
   GP_TRY_VOID(check_built_program(program));
   const size_t servers = options.optimizer.staleness ? 1 : 0;
-  const std::vector<std::string> programs(static_cast<size_t>(device_count) + servers, program);
-  return launch(folder, programs, options, echo, may_fork(programs.size(), options) ? run_forks : run_processes);
+  return launch_ranks(folder, program, static_cast<size_t>(device_count) + servers, options, echo);
 }
 
 Result<RunOutcome> launch_profile(const std::string& folder, int ranks, const wire::RunOptions& options) {
   const std::string program = folder + "/build/profile";
   GP_TRY_VOID(check_built_program(program));
-  const std::vector<std::string> programs(static_cast<size_t>(ranks), program);
-  return launch(folder, programs, options, false, may_fork(programs.size(), options) ? run_forks : run_processes);
+  return launch_ranks(folder, program, static_cast<size_t>(ranks), options, false);
 }
 
 Result<RunOutcome> launch_program(const std::string& name, int ranks, const wire::RunOptions& options) {
   GP_TRY(const std::string program, runtime_program(installed_runtime(), name));
-  return launch(options.launch.folder, std::vector<std::string>(static_cast<size_t>(ranks), program), options, false);
+  return launch(options.launch.folder, program, static_cast<size_t>(ranks), options, false, run_processes);
 }
 
 Result<RunOutcome> launch_paced(const std::string& folder, int ranks, const wire::RunOptions& options) {
   GP_TRY(const std::string program, runtime_program(installed_runtime(), "graphpipe-pace"));
-  const std::vector<std::string> programs(static_cast<size_t>(ranks), program);
-  return launch(folder, programs, options, false, may_fork(programs.size(), options) ? run_forks : run_processes);
+  return launch_ranks(folder, program, static_cast<size_t>(ranks), options, false);
 }
 
 Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptions& options) {

@@ -1,5 +1,5 @@
-// Every policy of a cut model on example models other than dlrm, which policies_test.cpp has in all variants: the
-// programs have the bits of the serial interpreter of the same plan.
+// Policies of a cut model on example models other than dlrm, for which policies_test.cpp has all of them: the programs
+// have the bits of the serial interpreter of the same plan. Of all cases, every policy on two of the models.
 
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using Policies = std::set<std::string>;
 
-/// One of each kind: gradients apart or together, one stage on a device or several, updates at the end of steps or
+/// Of each kind: gradients apart or together, one stage on a device or several, updates at the end of steps or
 /// within.
 const Policies kSeveral = {"zb-1p", "zb-v", "interleaved", "gpipe", "kfkb", "pipedream", "2bw"};
 

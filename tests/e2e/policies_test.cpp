@@ -126,7 +126,7 @@ std::string branching_plan(bool replicated_join) {
 
 }  // namespace
 
-TEST_CASE("every policy that takes any stages runs them where they branch") {
+TEST_CASE("policies that take any stages run them where they branch") {
   const std::string folder = work_folder("policies_branching"), plan = folder + ".plan.json";
   const Reference reference = read_reference("dlrm");
   std::filesystem::create_directories(std::filesystem::path(plan).parent_path());

@@ -136,7 +136,7 @@ TEST_CASE("a sweep that was killed makes the missing plans alone, and what chang
 
 TEST_CASE("a plan whose process ends by a signal is named, and the others are in the tables") {
   const SweepFolder folder("ended", "devices = [1, 64, 2]\npolicy = [\"auto\"]", "", 512);
-  // Seconds of processor time: 64 devices take 40, two take 2.
+  // Eight seconds of processor time: 64 devices take 40, two take 2.
   const auto finished = driver::run_and_collect(
       {.arguments = {"bash", "-c", "ulimit -t 8; exec \"$@\"", "sweep", GRAPHPIPE_BINARY_DIR "/bin/graphpipe", "sweep",
                      folder.file(), "-o", folder.results(), "--jobs", "2"}});

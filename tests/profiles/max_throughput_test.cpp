@@ -79,7 +79,7 @@ TEST_CASE("contiguous optima are reached and proven; the lattices have the publi
 
 TEST_CASE("several runs per device: the known optima and better placements are found, never above one run") {
   for (const MaxLoadRow& row : kRows) {
-    if (row.prefixes > 200 && !tests::all_cases()) continue;  // the four largest take nine tenths of the time
+    if (row.prefixes > 200 && !tests::all_cases()) continue;  // the four largest take most of the time
     CAPTURE(row.name);
     const Problem problem = problem_of(row.name);
     UnitRequest request = problem.request();

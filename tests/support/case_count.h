@@ -6,7 +6,7 @@
 namespace graphpipe::tests {
 
 /// Whether every case is to run: `scripts/test --all`. The laws that take longest otherwise run on some of their cases,
-/// of every kind, so that a change is tested in half the time.
+/// of every kind, so that a change is tested sooner.
 inline bool all_cases() { return std::getenv("GRAPHPIPE_TEST_ALL") != nullptr; }
 
 /// How many cases of a law to run: `some`, or `all` of them.
