@@ -49,7 +49,7 @@ at::ScalarType scalar_type(const TensorCase& tensor, bool wide) {
 }
 
 at::Tensor input_tensor(const TensorCase& tensor, bool wide) {
-  const at::Tensor values = at::tensor(tensor.values, at::kDouble);
+  const at::Tensor values = at::tensor(at::ArrayRef<double>(tensor.values.begin(), tensor.values.end()), at::kDouble);
   return values.reshape(sizes_at(tensor, kCaseSamples)).to(scalar_type(tensor, wide));
 }
 
@@ -66,10 +66,10 @@ at::Tensor part_of(const at::Tensor& whole, const TensorCase& tensor, int64_t fi
   return whole.narrow(tensor.batch_axis, first * rows, count * rows).contiguous();
 }
 
-/// Outputs, then gradients. Inputs that the op updates are given as copies.
-Tensors run(const Case& each, bool wide, Tensors slot, int64_t samples = kCaseSamples, int64_t first = 0) {
-  const size_t inputs = each.inputs.size(), results = each.outputs.size() + each.differentiated.size();
-  for (int updated : each.updated) slot[static_cast<size_t>(updated)] = slot[static_cast<size_t>(updated)].clone();
+/// What the function leaves in the slots behind those that it is given.
+Tensors run_function(runtime::StageFunction function, Tensors slot, size_t results, int64_t samples = kCaseSamples,
+                     int64_t first = 0) {
+  const size_t inputs = slot.size();
   for (at::Tensor& input : slot) input = device().upload(input);
   slot.resize(inputs + results);
   runtime::StageArguments arguments;
@@ -79,10 +79,17 @@ Tensors run(const Case& each, bool wide, Tensors slot, int64_t samples = kCaseSa
   arguments.seed = 7;
   arguments.step = 3;
   arguments.gpu = device().gpu();
-  (wide ? each.run_double : each.run)(arguments);
+  function(arguments);
   for (at::Tensor& result : slot)
     if (result.defined() && !result.is_cpu()) result = result.cpu();
   return Tensors(slot.begin() + static_cast<int64_t>(inputs), slot.end());
+}
+
+/// Outputs, then gradients. Inputs that the op updates are given as copies.
+Tensors run(const Case& each, bool wide, Tensors slot, int64_t samples = kCaseSamples, int64_t first = 0) {
+  for (int updated : each.updated) slot[static_cast<size_t>(updated)] = slot[static_cast<size_t>(updated)].clone();
+  return run_function(wide ? each.run_double : each.run, std::move(slot),
+                      each.outputs.size() + each.differentiated.size(), samples, first);
 }
 
 /// The largest difference, relative to the larger of 1 and the expected value; infinite where shapes or NaNs differ.
@@ -221,20 +228,15 @@ TEST_CASE("an op that overwrites its input gives the bits and strides that it gi
     if (each.run_in_place == nullptr) return;
     ++count;
     const Tensors inputs = all_inputs(each, false);
-    Case in_place = each;
-    in_place.run = each.run_in_place;
-    in_place.outputs.resize(1);
-    in_place.differentiated.clear();
     // The other case has further inputs, the weights of the sum.
-    in_place.inputs.resize(inputs.size() - each.weights.size());
+    const size_t operands = inputs.size() - each.weights.size();
     // Each operand in turn lies in memory in another order.
-    for (size_t turned = 0; turned <= in_place.inputs.size(); ++turned) {
+    for (size_t turned = 0; turned <= operands; ++turned) {
       Tensors given = inputs;
-      if (turned < in_place.inputs.size() && given[turned].dim() > 1)
+      if (turned < operands && given[turned].dim() > 1)
         given[turned] = given[turned].transpose(0, -1).contiguous().transpose(0, -1);
-      const at::Tensor found =
-          run(in_place, false, Tensors(given.begin(), given.begin() + static_cast<int64_t>(in_place.inputs.size())))
-              .front();
+      const Tensors alone(given.begin(), given.begin() + static_cast<int64_t>(operands));
+      const at::Tensor found = run_function(each.run_in_place, alone, 1).front();
       given.front() = given.front().neg();
       const at::Tensor expected = run(each, false, given).front();
       CHECK(found.equal(expected));

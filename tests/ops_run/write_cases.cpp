@@ -2,7 +2,7 @@
 //   write_cases sources FOLDER PARTS   as C++ files cases_<part>.cpp and cases.cpp, for the test program
 //   write_cases json                   as JSON on standard output, for tests/data/make_op_reference.py
 //
-// A file is only written where its text changes, so that a change of one row compiles few files again.
+// A file is only written where its text changes: what changes no code of an op compiles nothing again.
 
 #include <algorithm>
 #include <cstdlib>
@@ -40,18 +40,13 @@ std::vector<ExampleId> all_examples() {
 
 // --- C++ ---
 
-std::string numbers_text(const std::vector<double>& values) {
-  std::ostringstream out;
-  out << std::setprecision(17);
-  for (size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "{" : ", ") << values[i];
-  return values.empty() ? "{}" : out.str() + "}";
-}
-
+/// A List: its braces, and those of its items.
 template <typename T>
 std::string braced(const std::vector<T>& values) {
-  std::string result = "{";
-  for (const T& value : values) result += text(result.size() > 1 ? ", " : "", value);
-  return result + "}";
+  std::ostringstream out;
+  out << std::setprecision(17) << "{{";
+  for (size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "" : ", ") << values[i];
+  return out.str() + "}}";
 }
 
 std::string tensor_text(const ir::Value& value, const std::vector<double>& elements) {
@@ -59,7 +54,7 @@ std::string tensor_text(const ir::Value& value, const std::vector<double>& eleme
   for (ir::Dim dim : value.type.shape) dims.push_back(text("{", dim.factor, ", ", dim.power, "}"));
   const int axis = value.batch == ir::BatchKind::kMixed ? -2 : value.batch_axis;
   return text("{ElementType{", static_cast<int>(value.type.dtype), "}, ", braced(dims), ", ", axis, ", ",
-              numbers_text(elements), "}");
+              braced(elements), "}");
 }
 
 /// Case::Step of each node.
@@ -162,7 +157,7 @@ std::string part_text(size_t part, size_t parts) {
       "// Written by write_cases from the examples of ops/.\n#include <limits>\n", codegen::include_lines(headers),
       "\n#include \"tests/ops_run/case_table.h\"\n#include \"tests/ops_run/memory_marks.h\"\n\nnamespace {\n\n",
       with_memory_marks(functions),
-      "using graphpipe::runtime::ElementType;\n\nconst graphpipe::ops_run::Case kCases[] = {\n", table,
+      "using graphpipe::runtime::ElementType;\n\nconstexpr graphpipe::ops_run::Case kCases[] = {\n", table,
       "};\n\n}  // namespace\n\nstd::span<const graphpipe::ops_run::Case> part_", part, "() { return kCases; }\n");
 }
 
