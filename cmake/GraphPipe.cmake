@@ -15,6 +15,7 @@ endif()
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 include("${PROJECT_SOURCE_DIR}/runtime/linker.cmake")
+include("${PROJECT_SOURCE_DIR}/runtime/sources.cmake")
 graphpipe_use_fast_linker()
 
 function(_graphpipe_common target)
@@ -34,10 +35,6 @@ set(GRAPHPIPE_HARDENED_LINK $<$<CONFIG:Release>:LINKER:-z,relro,-z,now>)
 
 set(GRAPHPIPE_WARNINGS "" CACHE STRING "Warning flags; the presets set them")
 
-# A release build reads the files of a folder in batches (unity builds of CMake): common headers are parsed once per
-# batch, so names in anonymous namespaces are unique within a folder. The presets for development compile every file
-# alone, which shows a missing include.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 40)
 # GCC collects its garbage again and again in files that large, which takes a tenth of its time; with half a gigabyte
 # before it begins it never does.
 set(GRAPHPIPE_LARGE_FILES "$<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:SHELL:--param ggc-min-heapsize=524288>")
@@ -51,8 +48,7 @@ set(GRAPHPIPE_FAST_COMPILE "$<$<CONFIG:Release>:-Og>"
 # A folder without .cpp files becomes an interface library.
 function(graphpipe_library name)
   cmake_parse_arguments(arg "ONCE" "" "DEPS;THIRD_PARTY" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  graphpipe_find_sources(sources "${CMAKE_CURRENT_SOURCE_DIR}")
   list(TRANSFORM arg_DEPS PREPEND graphpipe_)
   if(sources)
     add_library(graphpipe_${name} STATIC ${sources})
