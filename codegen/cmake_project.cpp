@@ -24,7 +24,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 if(NOT CMAKE_BUILD_TYPE)
   # Straight lines of library calls gain nothing from more optimisation, and compile twice as fast.
   set(CMAKE_BUILD_TYPE None)
-  set(bundle_flags "SHELL:-O1 ${CMAKE_CXX_FLAGS}")  # a bundled runtime has loops
+  set(bundle_flags "SHELL:-O2 ${CMAKE_CXX_FLAGS}")  # the loops of a bundled runtime do
   set(CMAKE_CXX_FLAGS "-Og ${CMAKE_CXX_FLAGS}")
 endif()
 # The folder's own headers are those in quotes: whatever else lies here takes the place of no other.
