@@ -2,13 +2,16 @@
 # codegen/cmake_project.cpp gives the stages of generated projects.
 #
 # Every file that uses compiled headers instantiates again the templates that they leave pending, and most of those are
-# of headers that those of operators include and do not use, such as c10::List of ATen/DeviceGuard.h, or of conversions of
-# c10::Scalar, which stages never read. Without them stages compile several times as fast (docs/performance.md). A LibTorch
-# whose headers need them gets them.
+# of headers that those of operators include and do not use, such as c10::List of ATen/DeviceGuard.h, of conversions of
+# c10::Scalar, which stages never read, or of what <cmath> has of Bessel functions and <atomic> of waiting. Without them
+# stages compile several times as fast (docs/performance.md). A LibTorch whose headers need them gets them.
 set(command "${COMPILER}" -std=c++20 -Og -fPIC -isystem "${LIBTORCH}/include" -x c++-header -o "${HEADER}.gch" "${HEADER}")
 get_filename_component(folder "${HEADER}" DIRECTORY)
 foreach(unused Context DeviceGuard TensorUtils TracerMode)
   file(WRITE "${folder}/lean/ATen/${unused}.h" "#pragma once\n")
+endforeach()
+foreach(unused specfun atomic_wait)
+  file(WRITE "${folder}/lean/bits/${unused}.h" "#pragma once\n")
 endforeach()
 # Of the conversions of c10::Scalar those that make one; the others are declared alone, and a stage that did read a scalar
 # would not link.
