@@ -118,7 +118,8 @@ TEST_CASE("an exported model is the model with the new weights, and else the sam
     CAPTURE(name);
     const Folder folder;
     const std::string model = model_of(name), plan = folder.file("plan.json"), out = folder.file("trained.onnx");
-    const Answer planned = ask({"plan", model, "--loss", loss, "--devices", "2", "-o", plan, "-q"});
+    const Answer planned =
+        ask({"plan", model, "--loss", loss, "--devices", "2", "--planner", "equal-split", "-o", plan, "-q"});
     CAPTURE(planned.err);
     REQUIRE(planned.code == 0);
     const Weights trained = train(model, folder);
@@ -149,8 +150,8 @@ TEST_CASE("a state_dict has shared weights under each of their names") {
   // A name that the file lacks, since the module ties it to one that it has.
   const std::string tied = trained.bytes.begin()->first;
   std::ofstream(rules) << "head.of.the.module tie " << tied << "\n";
-  REQUIRE(ask({"plan", model, "--loss", "cross_entropy:logits,label", "--devices", "2", "--parameters", rules, "-o",
-               plan, "-q"})
+  REQUIRE(ask({"plan", model, "--loss", "cross_entropy:logits,label", "--devices", "2", "--planner", "equal-split",
+               "--parameters", rules, "-o", plan, "-q"})
               .code == 0);
   const std::string out = folder.file("state_dict.safetensors");
   REQUIRE(ask({"export", plan, "--weights", folder.file("trained.safetensors"), "-o", out}).code == 0);
@@ -180,7 +181,9 @@ TEST_CASE("a state_dict has shared weights under each of their names") {
 TEST_CASE("weights that are not finite are not exported") {
   const Folder folder;
   const std::string model = model_of("clip_like"), plan = folder.file("plan.json");
-  REQUIRE(ask({"plan", model, "--loss", "contrastive:similarity", "--devices", "2", "-o", plan, "-q"}).code == 0);
+  REQUIRE(ask({"plan", model, "--loss", "contrastive:similarity", "--devices", "2", "--planner", "equal-split", "-o",
+               plan, "-q"})
+              .code == 0);
   train(model, folder);
   const std::string weights = folder.file("trained.safetensors");
   std::fstream file(weights, std::ios::binary | std::ios::in | std::ios::out);
@@ -202,7 +205,9 @@ TEST_CASE("weights of another model, and files that are no place for an export, 
   const Folder folder;
   const std::string model = folder.file("model.onnx"), plan = folder.file("plan.json");
   fs::copy_file(model_of("clip_like"), model);
-  REQUIRE(ask({"plan", model, "--loss", "contrastive:similarity", "--devices", "2", "-o", plan, "-q"}).code == 0);
+  REQUIRE(ask({"plan", model, "--loss", "contrastive:similarity", "--devices", "2", "--planner", "equal-split", "-o",
+               plan, "-q"})
+              .code == 0);
   train(model_of("dlrm"), folder);
   const std::string weights = folder.file("trained.safetensors");
   const Answer other = ask({"export", plan, "--weights", weights, "-o", folder.file("out.onnx")});

@@ -22,14 +22,15 @@ using namespace graphpipe::tests;
 
 namespace {
 
-// Stage code does not depend on order or micro-batches, so one folder per stage count serves all its plans. Two stages
-// of some models are in the cases below.
+// Stage code does not depend on order or micro-batches, so one folder per stage count serves all its plans, and the
+// tests of policies have the same stages. Two stages of some models are in the cases below.
 void check_model(const std::string& name, const std::vector<std::vector<std::string>>& extra_plans) {
   const Reference reference = read_reference(name);
   for (const int stages : all_cases() ? std::vector<int>{1, 4} : std::vector<int>{4}) {
     const std::string folder = work_folder(name + "_" + std::to_string(stages));
     const std::string count = std::to_string(stages);
-    compile(reference, folder, {"--devices", count, "--stages", count, "--micro-batch", "2", "--policy", "kfkb"});
+    compile(reference, folder,
+            {"--devices", count, "--planner", "equal-split", "--stages", count, "--micro-batch", "2"});
     check_folder(reference, folder, name + ", " + count + " stages, kfkb");
     check_arenas(reference, folder);
   }
