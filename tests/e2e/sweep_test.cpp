@@ -116,7 +116,7 @@ TEST_CASE("models, batches, micro-batches, policies, memory and links are axes a
 }
 
 TEST_CASE("a sweep that was killed makes the missing plans alone, and what changed is made again") {
-  const SweepFolder folder("again", "devices = [1, 2]");
+  const SweepFolder folder("again", "planner = [\"graphpipe\"]\ndevices = [1, 2]");
   REQUIRE(folder.run().first == 0);
   const std::string cells = folder.results() + "/cells.jsonl", table = read_text(folder.results() + "/table.json");
   const std::string whole = read_text(cells);
@@ -158,9 +158,10 @@ TEST_CASE("at this machine's prices a sweep measures once, goes on, and plans an
   const std::string folder = work_folder("sweep_calibrated"), cache = folder + "/cache", results = folder + "/results";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  std::ofstream(folder + "/sweep.toml") << "[flags]\nmodel = \"" << kModel
-                                        << "\"\nloss = \"contrastive:similarity\"\nbatch = 16\n[axes]\n"
-                                           "devices = [2, 3]\n";
+  std::ofstream(folder + "/sweep.toml")
+      << "[flags]\nmodel = \"" << kModel
+      << "\"\nloss = \"contrastive:similarity\"\nbatch = 16\nplanner = \"graphpipe\"\n"
+         "[axes]\ndevices = [2, 3]\n";
   const auto lines_after_sweep = [&] {
     const auto finished = driver::run_and_collect(
         {.arguments = {"env", "-u", "GRAPHPIPE_CALIBRATION", "XDG_CACHE_HOME=" + cache,
