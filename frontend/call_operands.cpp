@@ -110,9 +110,19 @@ std::optional<size_t> weight_argument(std::string_view target) {
 }
 
 bool is_constant_maker(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kMakers = {
-      "_tensor_constant", "arange", "empty", "eye",           "full", "lift_fresh",
-      "linspace",         "new_",   "ones",  "scalar_tensor", "zeros"};
+  constexpr std::array<std::string_view, 13> kMakers = {"_tensor_constant",
+                                                        "arange",
+                                                        "c_lifted_tensor",
+                                                        "empty",
+                                                        "eye",
+                                                        "full",
+                                                        "lift_fresh",
+                                                        "lifted_tensor",
+                                                        "linspace",
+                                                        "new_",
+                                                        "ones",
+                                                        "scalar_tensor",
+                                                        "zeros"};
   if (name.starts_with('%')) name.remove_prefix(1);
   return std::ranges::any_of(kMakers, [&](std::string_view maker) { return name.starts_with(maker); });
 }

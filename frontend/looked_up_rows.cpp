@@ -10,6 +10,8 @@
 #include "frontend/call_operands.h"
 #include "frontend/folding_note.h"
 #include "frontend/lost_by_export.h"
+#include "frontend/parameter_names.h"
+#include "support/text.h"
 
 namespace graphpipe::frontend {
 namespace {
@@ -68,6 +70,42 @@ bool are_of_positions(const CallCounts& counts) {
 template <size_t N>
 bool is_one_of(const std::array<std::string_view, N>& calls, std::string_view call) {
   return std::ranges::find(calls, call) != calls.end();
+}
+
+/// The calls of the note that compute something.
+CallCounts computing_calls(const std::vector<std::string>& names, const ExportSignature& signature) {
+  CallCounts counts;
+  for (const std::string& name : names) {
+    const std::string_view call = call_of_value(name);
+    const bool is_tensor = signature.is_parameter.contains(name) || name.find('.') != name.npos;
+    if (!is_tensor && !is_anonymous(name) && !is_constant_maker(name) && !is_one_of(kMoves, call) &&
+        !is_one_of(kLookUps, call) && !is_one_of(kConstants, call))
+      ++counts[call];
+  }
+  return counts;
+}
+
+/// Whether the signature lists it as the one tensor of its module, as nn.Embedding's weight is.
+bool is_alone_in_module(const std::string& parameter, const ExportSignature& signature) {
+  const auto [module, component] = split_name(parameter);
+  const std::string begin = module.empty() ? "" : text(module, ".");
+  return component == "weight" && std::ranges::count_if(signature.is_parameter, [&](const auto& listed) {
+                                    return listed.first.starts_with(begin);
+                                  }) == 1;
+}
+
+/// Whether the calls may find the numbers of rows of a table that nothing computes.
+bool may_be_of_numbers(const CallCounts& counts, const std::vector<std::string>& names,
+                       const ExportSignature& signature) {
+  int64_t parameters = 0, buffers = 0;
+  for (const std::string& name : names) {
+    const auto listed = signature.is_parameter.find(name);
+    if (listed == signature.is_parameter.end()) continue;
+    if (listed->second && !is_alone_in_module(name, signature)) return false;
+    ++(listed->second ? parameters : buffers);
+  }
+  return parameters == 1 && buffers < 2 &&
+         std::ranges::all_of(counts, [](const auto& counted) { return is_one_of(kOfNumbers, counted.first); });
 }
 
 /// The elements with those of the axis last: the vectors along it, in the order of the other axes.
@@ -160,18 +198,22 @@ std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::s
   return calls;
 }
 
-bool computes_with_elements(const std::string& note, const ExportSignature& signature) {
-  CallCounts counts;
+bool computes_with_elements(const std::string& tensor, const std::string& note, const ExportSignature& signature) {
   const std::vector<std::string> names = parse_names(note);
-  for (const std::string& name : names) {
-    const std::string_view call = call_of_value(name);
-    const bool is_tensor = signature.is_parameter.contains(name) || name.find('.') != name.npos;
-    if (!is_tensor && !is_anonymous(name) && !is_constant_maker(name) && !is_one_of(kMoves, call) &&
-        !is_one_of(kLookUps, call) && !is_one_of(kConstants, call))
-      ++counts[call];
-  }
-  const auto is_other = [](const auto& counted) { return !is_one_of(kOfNumbers, counted.first); };
-  return std::ranges::any_of(counts, is_other) && !are_of_positions(counts);
+  const CallCounts counts = computing_calls(names, signature);
+  if (counts.empty() || are_of_positions(counts)) return false;
+  const auto is_look_up = [](const std::string& name) { return is_one_of(kLookUps, call_of_value(name)); };
+  const bool has_look_up =
+      is_look_up(tensor) || tensor.ends_with(kRowsSuffix) || std::ranges::any_of(names, is_look_up);
+  return !has_look_up || !may_be_of_numbers(counts, names, signature);
+}
+
+std::vector<std::string> calls_of_numbers(const std::string& note, const ExportSignature& signature) {
+  const CallCounts counts = computing_calls(parse_names(note), signature);
+  std::vector<std::string> calls;
+  if (!are_of_positions(counts))
+    for (const auto& [call, count] : counts) calls.emplace_back(call);
+  return calls;
 }
 
 bool are_distinct(std::string_view elements, size_t element_bytes) {

@@ -37,9 +37,14 @@ struct LookUpCalls {
 std::optional<LookUpCalls> look_up_calls(const std::string& tensor, const std::string& note,
                                          const ExportSignature& signature);
 
-/// Whether the note lists calls that compute with what they look up, or multiply by, as `weight.tanh()` before a
-/// look-up does: other calls than those that move elements, make constants or find the numbers of rows.
-bool computes_with_elements(const std::string& note, const ExportSignature& signature);
+/// Whether the tensor's note lists calls that compute with what they look up, or multiply by, as `weight.tanh()` before
+/// a look-up does: other calls than those that move elements, make constants or find the numbers of rows.
+bool computes_with_elements(const std::string& tensor, const std::string& note, const ExportSignature& signature);
+
+/// The calls that are taken to find the numbers of rows, as in `positions(arange(n) + 2)`, where the note would be the
+/// same if they computed the table. That is not assumed but of a table that is all that its module has, as
+/// nn.Embedding's is, and of numbers that come of one buffer at most.
+std::vector<std::string> calls_of_numbers(const std::string& note, const ExportSignature& signature);
 
 struct RowsByPlace {
   /// The axis along which the elements of a row stand.

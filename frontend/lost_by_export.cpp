@@ -56,6 +56,7 @@ class Reporter {
   void report_untraced();
   void report_doubtful();
   void report_look_ups();
+  void report_numbers_of_rows();
   void report_parts(const std::vector<ModelText>& parts);
   void report_folded_apart();
   void report_statistics() const;
@@ -90,6 +91,7 @@ void Reporter::report() {
   report_untraced();
   report_doubtful();
   report_look_ups();
+  report_numbers_of_rows();
   report_folded_apart();
   report_merged();
   if (context_.from_torch && lost > 0) report_parted();
@@ -179,6 +181,21 @@ void Reporter::report_look_ups() {
              "PyTorch does not train, under the names of values, which no state_dict of the module has: ",
              examples_of(names)),
         kExportRecipe);
+}
+
+/// F.embedding(numbers + 2, table) leaves the same in the file as F.embedding(numbers, table + 2), where the sum
+/// decays.
+void Reporter::report_numbers_of_rows() {
+  for (const ir::ParamId id : graph_.param_ids()) {
+    const ModelText& name = graph_.param(id).name;
+    const auto found = context_.look_ups.find(name.raw());
+    if (found == context_.look_ups.end() || found->second.empty()) continue;
+    std::vector<ModelText> calls(found->second.begin(), found->second.end());
+    add(Severity::kWarning, name,
+        text("the exporter's optimiser has looked up rows of a table beforehand; what it has computed there (",
+             examples_of(calls), ") is taken for the numbers of the rows, not for the table"),
+        text("nothing if the module looks up in the table itself; if it computes the table, ", kExportRecipe));
+  }
 }
 
 /// So do parts of parameters, of which the file has no more.

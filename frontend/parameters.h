@@ -31,6 +31,7 @@ struct ExportSignature {
 ExportSignature read_signature(const std::map<std::string, std::string>& metadata);
 
 struct UntracedParameters;
+using FoldedLookUps = std::map<std::string, std::vector<std::string>>;
 
 struct ParameterContext {
   const ParameterRules& rules;
@@ -40,7 +41,7 @@ struct ParameterContext {
   const std::vector<std::string>&merged, &copies;
   /// untraced_parameters() and folded_look_ups() of the file.
   const UntracedParameters& untraced;
-  const std::set<std::string>& look_ups;
+  const FoldedLookUps& look_ups;
   /// The file was written by torch.
   bool from_torch = false;
   /// Whether deviations from the module that change what is trained are errors rather than warnings.

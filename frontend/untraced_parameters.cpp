@@ -51,7 +51,7 @@ std::vector<std::string> noted_parameters(const Tensor& tensor, const GraphBody&
 /// Whether the optimiser notes that it has computed with the elements of parameters, rather than moved them.
 bool is_computed_with(const Tensor& tensor, const GraphBody& body, const ExportSignature& signature) {
   const auto note = body.folded_from.find(tensor.name);
-  return note != body.folded_from.end() && computes_with_elements(note->second, signature);
+  return note != body.folded_from.end() && computes_with_elements(tensor.name, note->second, signature);
 }
 
 bool is_look_up(const Tensor& tensor, const GraphBody& body, const ExportSignature& signature) {
@@ -463,12 +463,15 @@ class Tracer {
 
 }  // namespace
 
-std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignature& signature) {
-  std::set<std::string> names;
-  if (signature.tensor_of_input.empty()) return names;
-  for (const Tensor& tensor : body.initializers)
-    if (is_look_up(tensor, body, signature)) names.insert(tensor.name);
-  return names;
+FoldedLookUps folded_look_ups(const GraphBody& body, const ExportSignature& signature) {
+  FoldedLookUps look_ups;
+  if (signature.tensor_of_input.empty()) return look_ups;
+  for (const Tensor& tensor : body.initializers) {
+    if (!is_look_up(tensor, body, signature)) continue;
+    const auto note = body.folded_from.find(tensor.name);
+    look_ups[tensor.name] = calls_of_numbers(note == body.folded_from.end() ? "" : note->second, signature);
+  }
+  return look_ups;
 }
 
 UntracedParameters untraced_parameters(const GraphBody& body, const ExportSignature& signature,

@@ -18,8 +18,8 @@
 namespace graphpipe::frontend {
 
 /// Initializers that are rows of a table of parameters, looked up beforehand since their numbers are constants, such as
-/// the positions of GPT-2: they train as the rows do.
-std::set<std::string> folded_look_ups(const GraphBody& body, const ExportSignature& signature);
+/// the positions of GPT-2: they train as the rows do. With calls_of_numbers() of each.
+FoldedLookUps folded_look_ups(const GraphBody& body, const ExportSignature& signature);
 
 struct UntracedParameters {
   /// As many or more than remain unexplained: of those of one kind ("weight"), which ones is not known.

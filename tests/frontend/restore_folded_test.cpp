@@ -287,16 +287,28 @@ TEST_CASE("rows of what was computed from a table do not train as the table does
   const auto looked_up = [](const std::string& note) {
     return import_noted(
         exported_model("g (float[N,2,3] x, float[2,3] embedding) => (float[N,2,3] y) { y = Add(x, embedding) }",
-                       {{"y", taken_by("add.Tensor", "%x, %embedding")}}, {"p.weight", "p.gain", "buffer ids"}),
+                       {{"y", taken_by("add.Tensor", "%x, %embedding")}},
+                       {"p.weight", "p.gain", "q.weight", "buffer ids", "buffer table"}),
         {{{"embedding", note}},
          {{"embedding", {6, 5, 4, 3, 2, 1}}},
          {{"y", {"", "\"m.py\", line 2, in forward\n    return x + rows"}}}});
   };
-  for (const char* note : {"['ids', 'p.weight']", "['add', 'arange', 'p.weight', 'val_1', 'unsqueeze_2']",
-                           "['clone', 'detach', 'ids', 'p.weight']"})
-    CHECK(trained(looked_up(note)) == std::set<std::string>{"embedding"});
-  for (const char* note : {"['ids', 'p.weight', 'tanh']", "['arange', 'mul_3', 'p.weight', 'val_0']",
-                           "['ids', 'p.gain', 'p.weight']", "['embedding_renorm', 'ids', 'p.weight']"}) {
+  const std::string taken = "is taken for the numbers of the rows";
+  for (const char* note : {"['ids', 'p.weight']", "['clone', 'lifted_tensor_0', 'p.weight']"}) {
+    const auto imported = looked_up(note);
+    CHECK(trained(imported) == std::set<std::string>{"embedding"});
+    CHECK_FALSE(reports(imported->notes, Code::kLostByExport, taken));
+  }
+  for (const char* note : {"['add', 'arange', 'q.weight', 'val_1', 'unsqueeze_2']", "['detach', 'ids', 'q.weight']"}) {
+    const auto imported = looked_up(note);
+    CHECK(trained(imported) == std::set<std::string>{"embedding"});
+    CHECK(reports(imported->notes, Code::kLostByExport, taken));
+  }
+  // What computes the numbers elsewhere may compute a table that is not nn.Embedding's, or whose numbers are a buffer.
+  for (const char* note :
+       {"['ids', 'p.weight', 'tanh']", "['arange', 'mul_3', 'q.weight', 'val_0']", "['ids', 'p.gain', 'p.weight']",
+        "['embedding_renorm', 'ids', 'p.weight']", "['add', 'ids', 'p.weight', 'val_0']",
+        "['add', 'ids', 'q.weight', 'table']", "['detach', 'ids', 'p.weight']"}) {
     const auto refused = looked_up(note);
     REQUIRE(is_refused(refused));
     CHECK(reports(refused.problems(), Code::kLostByExport,
