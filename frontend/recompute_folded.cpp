@@ -1,6 +1,7 @@
 #include "frontend/recompute_folded.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -21,6 +22,10 @@ namespace {
 using Extents = std::vector<int64_t>;
 
 constexpr int kFloat32 = 1, kInt64 = 7;
+
+/// Calls that leave the elements in their order.
+constexpr std::array<std::string_view, 6> kReshapes = {"_unsafe_view", "flatten",   "reshape",
+                                                       "squeeze",      "unsqueeze", "view"};
 
 std::vector<float> floats_of(const std::string& elements) {
   std::vector<float> values(elements.size() / sizeof(float));
@@ -92,11 +97,11 @@ class Recomputer {
       call = "sum(";
     } else if (computation->kind == Computation::Kind::kRemainingShare) {
       const std::string share = unused(tensor.name + "/share");
-      add_node("Sigmoid", {parameter->name}, share);
+      add_node("Sigmoid", {in_shape_of(tensor, *parameter)}, share);
       add_difference(tensor, share);
       call = "sigmoid(";
     } else {
-      add_difference(tensor, parameter->name);
+      add_difference(tensor, in_shape_of(tensor, *parameter));
     }
     gone_.insert(tensor.name);
     restored_.recomputed.push_back(tensor.name);
@@ -135,6 +140,8 @@ class Recomputer {
     const std::string_view last = call_of_value(tensor.name);
     const bool adds_squares = last == "sum" && calls.size() == 1 && (calls[0] == "pow" || calls[0] == "mul");
     const bool is_difference_of_any = last == "sub" || last == "rsub";
+    const auto reshapes = [](std::string_view call) { return std::ranges::find(kReshapes, call) != kReshapes.end(); };
+    if (is_difference_of_any) std::erase_if(calls, reshapes);
     const bool subtracts = is_difference_of_any && calls.empty();
     const bool subtracts_share = is_difference_of_any && calls.size() == 1 && calls[0] == "sigmoid";
     if (!adds_squares && !subtracts && !subtracts_share) return std::nullopt;
@@ -142,7 +149,6 @@ class Recomputer {
     if (!before || !after) return std::nullopt;
     const std::vector<float> values = floats_of(*before), found = floats_of(*after);
     if (adds_squares) return sum_of_squares(tensor, found, parameter, values);
-    if (tensor.dims != parameter.dims) return std::nullopt;
     if (subtracts_share)
       return are_close(remaining_shares(values), found) ? std::optional(Computation{Computation::Kind::kRemainingShare})
                                                         : std::nullopt;
@@ -182,18 +188,29 @@ class Recomputer {
   void add_sum(const Tensor& tensor, const Tensor& parameter, size_t axis) {
     const std::string squares = unused(tensor.name + "/squares");
     add_node("Mul", {parameter.name, parameter.name}, squares);
-    Tensor axes;
-    axes.name = unused(tensor.name + "/axes");
-    axes.onnx_type = kInt64;
-    axes.dims = {1};
-    const auto number = static_cast<int64_t>(axis);
-    axes.data.bytes.resize(sizeof(number));
-    std::memcpy(axes.data.bytes.data(), &number, sizeof(number));
-    OnnxNode& sum = add_node("ReduceSum", {squares, axes.name}, tensor.name);
+    const std::string axes = add_numbers(tensor.name + "/axes", {static_cast<int64_t>(axis)});
+    OnnxNode& sum = add_node("ReduceSum", {squares, axes}, tensor.name);
     Attribute& keepdims = sum.attributes.emplace_back();
     keepdims.name = "keepdims", keepdims.kind = Attribute::Kind::kInt;
     keepdims.i = tensor.dims.size() == parameter.dims.size() ? 1 : 0;
-    added_.push_back(std::move(axes));
+  }
+
+  /// The value that has the parameter's elements in the tensor's shape.
+  std::string in_shape_of(const Tensor& tensor, const Tensor& parameter) {
+    if (tensor.dims == parameter.dims) return parameter.name;
+    const std::string shape = add_numbers(tensor.name + "/shape", tensor.dims);
+    return add_node("Reshape", {parameter.name, shape}, unused(tensor.name + "/view")).outputs[0];
+  }
+
+  /// The name of a constant of these numbers.
+  std::string add_numbers(std::string name, const std::vector<int64_t>& numbers) {
+    Tensor& tensor = added_.emplace_back();
+    tensor.name = unused(std::move(name));
+    tensor.onnx_type = kInt64;
+    tensor.dims = {std::ssize(numbers)};
+    tensor.data.bytes.resize(numbers.size() * sizeof(int64_t));
+    std::memcpy(tensor.data.bytes.data(), numbers.data(), tensor.data.bytes.size());
+    return tensor.name;
   }
 
   void add_difference(const Tensor& tensor, const std::string& of) {

@@ -90,6 +90,23 @@ TEST_CASE("a difference from one follows its parameter") {
   CHECK_FALSE(import_mixture({0.25F, 0.5F}, {0.75F, 0.25F}).ok());
 }
 
+TEST_CASE("a difference from a parameter in another shape follows it") {
+  const auto import_viewed = [](const std::string& note) {
+    return import_noted(
+        exported_model(
+            "g (float[N,3,2] x, float[2] m, float[1,2] sub_1) => (float[N,3,2] y) { p = Mul(x, m) r = Relu(x) "
+            "q = Mul(r, sub_1) y = Add(p, q) }",
+            {{"p", taken_by("mul.Tensor", "%x, %p_m")}, {"q", taken_by("mul.Tensor", "%r, %sub_1")}}, {"m"}),
+        {{{"sub_1", note}}, {{"m", {0.25F, 0.5F}}, {"sub_1", {0.75F, 0.5F}}}, {}});
+  };
+  const auto imported = import_viewed("['m', 'val_2', 'view_4']");
+  REQUIRE(imported.ok());
+  CHECK(count_ops(imported->graph, "Reshape") == 1);
+  CHECK(count_ops(imported->graph, "Sub") == 1);
+  CHECK(trained(imported) == std::set<std::string>{"m"});
+  CHECK_FALSE(import_viewed("['flip', 'm', 'val_2']").ok());
+}
+
 TEST_CASE("what a sigmoid leaves of one follows its parameter") {
   const auto import_gate = [](const std::vector<float>& rest, const std::string& note, const std::string& line) {
     return import_noted(
@@ -110,6 +127,7 @@ TEST_CASE("what a sigmoid leaves of one follows its parameter") {
   CHECK(count_ops(imported->graph, "Sub") == 1);
   CHECK(trained(imported) == std::set<std::string>{"m"});
   CHECK_FALSE(reports(imported->notes, Code::kLostByExport, "warning[lost-by-export] 'sub_1'"));
+  CHECK(import_gate({0.75F, 0.5F}, "['m', 'scalar_tensor_default', 'sigmoid', 'val_2', 'view_4']", line).ok());
   const auto elsewhere = import_gate({0.75F, 0.5F}, note, "y = x * share + r * rest");
   REQUIRE(elsewhere.ok());
   CHECK(reports(elsewhere->notes, Code::kLostByExport, "warning[lost-by-export]"));
