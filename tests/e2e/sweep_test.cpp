@@ -94,7 +94,7 @@ TEST_CASE("models, batches, micro-batches, policies, memory and links are axes a
   const std::string copy = folder.path + "/copy.onnx";
   fs::copy_file(kModel, copy);
   std::ofstream(folder.file()) << "[flags]\nloss = \"contrastive:similarity\"\ncluster = \"default\"\ndevices = "
-                                  "2\ncontrastive = \"micro-batch\"\n[axes]\n"
+                                  "2\nplanner = \"graphpipe\"\ncontrastive = \"micro-batch\"\n[axes]\n"
                                << "model = [\"" << kModel << "\", \"" << copy << "\"]\nbatch = [8, 12]\n"
                                << "micro-batch = [2, 4]\npolicy = [\"kfkb\", \"gpipe\"]\nmemory = [1e9]\n"
                                << "bandwidth = [1e9, 1e10]\n";
@@ -105,9 +105,9 @@ TEST_CASE("models, batches, micro-batches, policies, memory and links are axes a
   CHECK(table.size() == 32);
   std::set<double> steps;
   for (const nlohmann::json& row : table) {
-    std::vector<std::string> words{"plan",      row["model"], "--loss",        "contrastive:similarity",
-                                   "--cluster", "default",    "--devices",     "2",
-                                   "--json",    "--quiet",    "--contrastive", "micro-batch"};
+    std::vector<std::string> words{
+        "plan", row["model"], "--loss",  "contrastive:similarity", "--cluster",   "default",   "--devices",
+        "2",    "--json",     "--quiet", "--contrastive",          "micro-batch", "--planner", "graphpipe"};
     for (size_t axis = 1; axis < axes.size(); ++axis) words.insert(words.end(), {"--" + axes[axis], row[axes[axis]]});
     CHECK(row["simulated_step"] == nlohmann::json::parse(graphpipe_output(words))["simulated_step"]);
     steps.insert(row["simulated_step"].get<double>());
