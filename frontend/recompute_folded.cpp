@@ -21,7 +21,7 @@ namespace {
 
 using Extents = std::vector<int64_t>;
 
-constexpr int kFloat32 = 1, kInt64 = 7;
+constexpr int kFloat32 = 1;
 
 /// Calls that leave the elements in their order.
 constexpr std::array<std::string_view, 6> kReshapes = {"_unsafe_view", "flatten",   "reshape",
@@ -204,13 +204,7 @@ class Recomputer {
 
   /// The name of a constant of these numbers.
   std::string add_numbers(std::string name, const std::vector<int64_t>& numbers) {
-    Tensor& tensor = added_.emplace_back();
-    tensor.name = unused(std::move(name));
-    tensor.onnx_type = kInt64;
-    tensor.dims = {std::ssize(numbers)};
-    tensor.data.bytes.resize(numbers.size() * sizeof(int64_t));
-    std::memcpy(tensor.data.bytes.data(), numbers.data(), tensor.data.bytes.size());
-    return tensor.name;
+    return added_.emplace_back(int64_tensor(unused(std::move(name)), numbers)).name;
   }
 
   void add_difference(const Tensor& tensor, const std::string& of) {

@@ -115,12 +115,7 @@ class FirstSteps {
   void add_reshape(const Tensor& tensor, const std::string& bias) {
     std::vector<int64_t> dims(tensor.dims.size(), 1);
     dims.back() = tensor.dims.back();
-    Tensor& numbers = added_.emplace_back();
-    numbers.name = unused_name(names_, tensor.name + "/dims");
-    numbers.onnx_type = 7;  // int64
-    numbers.dims = {std::ssize(dims)};
-    numbers.data.bytes.resize(dims.size() * sizeof(int64_t));
-    std::memcpy(numbers.data.bytes.data(), dims.data(), numbers.data.bytes.size());
+    const Tensor& numbers = added_.emplace_back(int64_tensor(unused_name(names_, tensor.name + "/dims"), dims));
     nodes_.push_back({.name = tensor.name, .op = "Reshape", .inputs = {bias, numbers.name}, .outputs = {tensor.name}});
   }
 

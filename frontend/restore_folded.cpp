@@ -238,16 +238,12 @@ class FoldedRestorer {
 
   /// Nodes that look the rows up, and give them the order of the tensor's axes.
   void read_rows(const Tensor& tensor, std::string name, const RowsByPlace& rows) {
-    Tensor table = tensor, numbers;
+    Tensor table = tensor, numbers = int64_tensor(unused(text(tensor.name, "/numbers")), rows.numbers);
     table.name = unused(std::move(name));
     table.dims = {rows.count, tensor.dims[rows.axis]};
     table.data = {.slot = -1, .bytes = rows.elements};
-    numbers.name = unused(text(tensor.name, "/numbers"));
-    numbers.onnx_type = kOnnxInt64;
     numbers.dims = tensor.dims;
     numbers.dims.erase(numbers.dims.begin() + static_cast<std::ptrdiff_t>(rows.axis));
-    numbers.data.bytes.resize(rows.numbers.size() * sizeof(int64_t));
-    std::memcpy(numbers.data.bytes.data(), rows.numbers.data(), numbers.data.bytes.size());
     const bool is_last = rows.axis + 1 == tensor.dims.size();
     OnnxNode& gather = nodes_.emplace_back();
     gather.op = "Gather";
@@ -441,14 +437,7 @@ class FoldedRestorer {
   }
 
   std::string add_dims(const Tensor& of) {
-    Tensor dims;
-    dims.name = unused(of.name + "/dims");
-    dims.onnx_type = kOnnxInt64;
-    dims.dims = {std::ssize(of.dims)};
-    dims.data.bytes.resize(of.dims.size() * sizeof(int64_t));
-    std::memcpy(dims.data.bytes.data(), of.dims.data(), dims.data.bytes.size());
-    added_.push_back(dims);
-    return dims.name;
+    return added_.emplace_back(int64_tensor(unused(of.name + "/dims"), of.dims)).name;
   }
 
   std::string add_number(const Tensor& like, double value) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -63,16 +62,6 @@ OnnxNode node_of(const std::string& op, std::vector<std::string> inputs, const s
   node.inputs = std::move(inputs);
   node.outputs = {output};
   return node;
-}
-
-Tensor int64_tensor(const std::string& name, const Dims& values) {
-  Tensor tensor;
-  tensor.name = name;
-  tensor.onnx_type = 7;
-  tensor.dims = {std::ssize(values)};
-  tensor.data.bytes.resize(values.size() * sizeof(int64_t));
-  std::memcpy(tensor.data.bytes.data(), values.data(), tensor.data.bytes.size());
-  return tensor;
 }
 
 /// The axis along which a vector stands among others of size 1.

@@ -1,7 +1,6 @@
 #include "frontend/restore_recurrent.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -19,7 +18,6 @@ namespace {
 
 using Counts = std::vector<int64_t>;
 
-constexpr int kOnnxInt64Type = 7;
 constexpr size_t kInputWeights = 1, kRecurrentWeights = 2, kBiases = 3;  // operands of the node
 
 /// The gates in ONNX's order: where each stands in PyTorch's.
@@ -217,13 +215,7 @@ class RecurrentRestorer {
   }
 
   std::string add_numbers(std::string name, const Counts& numbers) {
-    Tensor& tensor = added_.emplace_back();
-    tensor.name = unused(std::move(name));
-    tensor.onnx_type = kOnnxInt64Type;
-    tensor.dims = {std::ssize(numbers)};
-    tensor.data.bytes.resize(numbers.size() * sizeof(int64_t));
-    std::memcpy(tensor.data.bytes.data(), numbers.data(), tensor.data.bytes.size());
-    return tensor.name;
+    return added_.emplace_back(int64_tensor(unused(std::move(name)), numbers)).name;
   }
 
   std::string unused(std::string name) { return unused_name(names_, std::move(name)); }
