@@ -62,8 +62,8 @@ constexpr std::string_view kAddStage = R"cmake(
 # LibTorch's headers are most of what a file costs to compile. So `batch` files of a stage are compiled as one, and the
 # headers are taken as they came compiled with the runtime, where compiler, flags and LibTorch are the same: see
 # GraphPipeConfig.cmake.
-function(add_stage name batch)
-  add_library(${name} STATIC ${ARGN})
+function(add_stage name kind batch)
+  add_library(${name} ${kind} ${ARGN})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
   target_link_libraries(${name} PUBLIC graphpipe::runtime)
   if(GRAPHPIPE_COMPILED_HEADERS)
@@ -137,8 +137,11 @@ std::string precompiled_headers(const std::vector<ir::StageId>& stages, const st
   return result + ")\nendif()\n";
 }
 
-std::string library_of(std::string_view name, std::string_view folder, const std::vector<SourceFile>& sources) {
-  std::string result = text("\nadd_stage(", name, " ", batch_of(folder, sources));
+/// `kind`: STATIC where a program takes those of the library's objects that it needs; OBJECT where it takes all, which
+/// saves making archives.
+std::string library_of(std::string_view name, std::string_view kind, std::string_view folder,
+                       const std::vector<SourceFile>& sources) {
+  std::string result = text("\nadd_stage(", name, " ", kind, " ", batch_of(folder, sources));
   for (const std::string& file : files_in(folder, sources)) result += text("\n  ", file);
   return result + ")\n";
 }
@@ -146,10 +149,10 @@ std::string library_of(std::string_view name, std::string_view folder, const std
 /// A library per stage, and one for the blocks that the stages share.
 std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::vector<SourceFile>& sources) {
   const bool has_blocks = !files_in(kBlocksFolder, sources).empty();
-  std::string result = has_blocks ? library_of(kBlocksFolder, kBlocksFolder, sources) : "";
+  std::string result = has_blocks ? library_of(kBlocksFolder, "STATIC", kBlocksFolder, sources) : "";
   for (ir::StageId stage : stages) {
     const std::string name = text("stage", stage);
-    result += library_of(name, stage_folder(stage), sources);
+    result += library_of(name, "OBJECT", stage_folder(stage), sources);
     if (has_blocks) result += text("target_link_libraries(", name, " PUBLIC ", kBlocksFolder, ")\n");
   }
   return result;
@@ -158,10 +161,9 @@ std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::v
 /// How many files of tables are compiled as one: a table costs little more than the headers that its file includes.
 constexpr size_t kTablesPerUnit = 16;
 
-// One library with the tables of all ranks. An executable uses those that its main function names, and links their
-// stages.
+// One library with the tables of all ranks. An executable links the stages of those that its main function names.
 std::string program_library(size_t ranks) {
-  std::string result = "\nadd_library(programs STATIC programs/plan.cpp";
+  std::string result = "\nadd_library(programs OBJECT programs/plan.cpp";
   for (size_t rank = 0; rank < ranks; ++rank) result += text(" programs/device", rank, ".cpp");
   return result + text(")\nset_target_properties(programs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ",
                        kTablesPerUnit, ")\ntarget_link_libraries(programs PUBLIC graphpipe::runtime)\n");
@@ -202,7 +204,7 @@ SourceFile write_cmake_project(const Ranks& ranks, const std::vector<SourceFile>
   body += stage_libraries(stages, sources);
   body += program_library(ranks.programs.size());
   body += single_devices(ranks);
-  for (const char* name : {"device", "serial"}) body += executable(name, text("programs/", name, "_main.cpp"), stages);
+  body += executable("device", "programs/device_main.cpp", stages);
   if (std::ranges::find(sources, kProfileMain, &SourceFile::path) != sources.end())
     body += executable("profile", kProfileMain, ranks.stages.front());
   return {"CMakeLists.txt", body};

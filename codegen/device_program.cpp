@@ -221,8 +221,7 @@ std::string linked_program(std::string_view name, const Ranks& ranks, size_t ran
   return text("{&pipeline::", device_name(rank), ", ", name, ", ", ranks.stages[rank].size(), "}");
 }
 
-SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
-                             const std::string& first_line) {
+SourceFile write_common_main(const Ranks& ranks, const std::string& first_line) {
   std::string includes, arrays, list;
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank) {
     const std::string stages = text("stages", rank);
@@ -230,10 +229,10 @@ SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::str
     arrays += held_array(stages, ranks, rank);
     list += text(rank ? ", " : "", linked_program(stages, ranks, rank));
   }
-  return {text("programs/", name, "_main.cpp"),
+  return {"programs/device_main.cpp",
           text(first_line, includes, "\nint main(int argc, char** argv) {\n", arrays,
                "  const graphpipe::runtime::LinkedProgram programs[] = {", list,
-               "};\n  return graphpipe::runtime::", run, "(programs, ", ranks.programs.size(), ", argc, argv);\n}\n")};
+               "};\n  return graphpipe::runtime::run_rank(programs, ", ranks.programs.size(), ", argc, argv);\n}\n")};
 }
 
 }  // namespace graphpipe::codegen

@@ -31,9 +31,7 @@ std::string held_array(std::string_view name, const Ranks& ranks, size_t rank);
 /// The initialiser of its LinkedProgram (runtime/main.h) with that array.
 std::string linked_program(std::string_view name, const Ranks& ranks, size_t rank);
 
-/// programs/<name>_main.cpp of an executable that contains the programs of all ranks; `run`, a function of
-/// runtime/main.h, is called with them.
-SourceFile write_common_main(const Ranks& ranks, std::string_view name, std::string_view run,
-                             const std::string& first_line);
+/// programs/device_main.cpp of the executable that contains the programs of all ranks.
+SourceFile write_common_main(const Ranks& ranks, const std::string& first_line);
 
 }  // namespace graphpipe::codegen

@@ -96,8 +96,7 @@ Result<std::vector<SourceFile>> generate(const ir::Graph& graph, const ir::PlanG
   append(files, write_plan_table(graph, stages, loss_stage, schedule, ranks, groups, options, first));
   for (size_t rank = 0; rank < ranks.programs.size(); ++rank)
     append(files, write_device_program(ranks, rank, arena_of(*ranks.programs[rank], schedule, options), first));
-  files.push_back(write_common_main(ranks, "device", "run_rank", first.of_model));
-  files.push_back(write_common_main(ranks, "serial", "run_serial", first.of_model));
+  files.push_back(write_common_main(ranks, first.of_model));
   if (options.profile) files.push_back(write_profile_main(marks, ranks, first.of_plan));
   files.push_back(write_cmake_project(ranks, files, first.of_model));
   files.push_back(write_names(graph));

@@ -1,5 +1,5 @@
 #pragma once
-// The whole generated folder as values: stage libraries, one program per device, the serial interpreter, the build.
+// The whole generated folder as values: stage libraries, programs of devices, the build.
 
 #include <string>
 #include <vector>
@@ -38,15 +38,14 @@ struct GenerateOptions {
 };
 
 /// Writes:
-///   CMakeLists.txt                    builds build/device (any rank) and build/serial; by their names, or `devices`,
-///                                     build/device<rank>, each with the stages of one device
+///   CMakeLists.txt                    builds build/device (any rank, or all in one process); by their names, or
+///                                     `devices`, build/device<rank>, each with the stages of one device
 ///   stages/stage<i>/...               forward, input_gradient, weight_gradient (files of at most 100 ops), table;
 ///                                     where no program divides the stage's backward, input_gradient computes both
 ///                                     gradients
 ///   blocks/...                        functions of layers that the model repeats, which stages call
 ///   programs/plan.{h,cpp}             what every device knows of the plan
-///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp,
-///                                     serial_main.cpp
+///   programs/device<rank>.{h,cpp}     the device's actions; device<rank>_main.cpp, device_main.cpp
 ///   data.txt                          what the inputs and labels must be (wire/data_table.h)
 ///   products.txt                      the matrix products whose kernels `build` chooses (wire/product_table.h)
 ///   names.json                        values, nodes and parameters with their full origins

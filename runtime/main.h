@@ -21,11 +21,11 @@ struct LinkedProgram {
 
 /// The main function of the one executable that every rank may start: runs the program of its rank, which --rank or the
 /// launcher's environment gives. Without either, and with several programs, it ends with kExitUsage. `programs` are
-/// those of the plan, `count` >= 1 of them in the order of their ranks.
+/// those of the plan, `count` >= 1 of them in the order of their ranks. With --serial it is `run_serial`.
 [[noreturn]] int run_rank(const LinkedProgram* programs, int count, int argc, char** argv);
 
-/// The main function of the serial interpreter (docs/semantics.md, section 2): all programs of the plan, `count` >= 1
-/// of them, in one process and one thread, without channels or slot rings.
+/// The serial interpreter (docs/semantics.md, section 2): all programs of the plan, `count` >= 1 of them, in one process
+/// and one thread, without channels or slot rings.
 [[noreturn]] int run_serial(const LinkedProgram* programs, int count, int argc, char** argv);
 
 }  // namespace graphpipe::runtime

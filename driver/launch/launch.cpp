@@ -231,8 +231,9 @@ Result<RunOutcome> launch_serial(const std::string& folder, const wire::RunOptio
   wire::RunOptions own = options;
   own.launch.folder = std::filesystem::absolute(folder).string();
   own.launch.parent = getpid();
+  own.launch.serial = true;
   Command command;
-  command.arguments = {folder + "/build/serial"};
+  command.arguments = {folder + "/build/device"};
   GP_TRY_VOID(check_built_program(command.arguments.front()));
   for (std::string& argument : wire::to_arguments(own)) command.arguments.push_back(std::move(argument));
   RunOutcome outcome;

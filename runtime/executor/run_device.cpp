@@ -1,4 +1,4 @@
-// The main program of a rank: check the folder, join the run, load the stages, train, report to rank 0.
+// What a rank does: check the folder, join the run, load the stages, train, report to rank 0.
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 #include "runtime/executor/check_loss.h"
 #include "runtime/executor/check_weights.h"
 #include "runtime/executor/evaluation_executors.h"
-#include "runtime/executor/link_programs.h"
+#include "runtime/executor/run_chosen.h"
 #include "runtime/executor/step_executors.h"
 #include "runtime/executor/trained_groups.h"
 #include "runtime/io/folder.h"
@@ -430,9 +430,9 @@ void Rank::tell_not_finite(Gather& gather, const std::string& own) {
   }
 }
 
-using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
+}  // namespace
 
-[[noreturn]] void run_chosen(const PlanTable& plan, const Choose& choose, int argc, char** argv) {
+void run_chosen(const PlanTable& plan, const ChooseProgram& choose, int argc, char** argv) {
   std::optional<ServedProgram> served;
   std::unique_ptr<Rank> rank;
   std::string problem;
@@ -462,38 +462,6 @@ using Choose = std::function<const DeviceProgram&(const wire::RunOptions&)>;
   if (rank && !problem.empty()) rank->leave(problem);
   // Threads of a transport may wait forever for a peer that is gone; a failed run has nothing to clean up.
   end_process(code == wire::kExitOk ? code_of_end(complete, found_at_end, has_launcher) : code);
-}
-
-const DeviceProgram& program_of_rank(const std::vector<DeviceProgram>& programs, const wire::RunOptions& options) {
-  const std::optional<int32_t> rank = find_rank(options);
-  if (!rank && programs.size() > 1)
-    fail(Code::kUsage, text("which of the ", programs.size(), " ranks this is, neither a flag nor a launcher says"),
-         "start it under torchrun, srun or mpirun, pass --rank, or use `graphpipe run`");
-  const auto index = static_cast<size_t>(rank.value_or(0));
-  if (index == programs.size() && options.optimizer.staleness)
-    return programs.front();  // the server uses the same tables
-  if (index >= programs.size())
-    fail(Code::kUsage, text("started as rank ", index, ", but the plan has ", programs.size(), " devices"),
-         text("start ", programs.size(), " ranks"));
-  return programs[index];
-}
-
-}  // namespace
-
-int run_device(const LinkedProgram& linked, int argc, char** argv) {
-  const std::vector<DeviceProgram> program = link_programs({&linked, 1});
-  run_chosen(
-      *program.front().plan, [&](const wire::RunOptions&) -> const DeviceProgram& { return program.front(); }, argc,
-      argv);
-}
-
-int run_rank(const LinkedProgram* first, int count, int argc, char** argv) {
-  GP_CHECK(count >= 1);
-  const std::vector<DeviceProgram> programs = link_programs({first, static_cast<size_t>(count)});
-  const auto choose = [&](const wire::RunOptions& options) -> const DeviceProgram& {
-    return program_of_rank(programs, options);
-  };
-  run_chosen(*programs.front().plan, choose, argc, argv);
 }
 
 }  // namespace graphpipe::runtime

@@ -1,4 +1,4 @@
-// The main function of the serial interpreter.
+// What a program does that is started as the serial interpreter.
 
 #include <algorithm>
 #include <optional>

@@ -133,7 +133,7 @@ TEST_CASE("ranks that others start refuse data too, without frames of a stack") 
   const DataFolder data("ranks");
   data.set_id("item.npy", 2, -1000000);
   const std::string folder = three_stage_folder();
-  const Answered serial = run_words({folder + "/build/serial", "--data", data.path, "--steps", "2"});
+  const Answered serial = run_words({folder + "/build/device", "--serial", "--data", data.path, "--steps", "2"});
   CAPTURE(serial.output);
   CHECK(serial.code == 3);
   CHECK(serial.has("'item.npy': row "));

@@ -75,7 +75,7 @@ Outcome start(const Names& names, int ranks, const std::vector<std::string>& fla
 TEST_CASE("the environments of torchrun, mpirun and srun start the ranks, with the losses of one process") {
   const std::vector<std::string> flags{"--steps", "3", "--seed", "7", "--json"};
   std::string serial;
-  std::vector<std::string> arguments{three_stage_folder() + "/build/serial"};
+  std::vector<std::string> arguments{three_stage_folder() + "/build/device", "--serial"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   const auto ending = driver::run_processes({{.arguments = arguments}}, 5,
                                             [&](size_t, std::string_view line) { serial += std::string(line) + "\n"; });
@@ -117,6 +117,7 @@ TEST_CASE(
   CHECK(each.exit_codes == std::vector<int>{0, 0, 0});
   CHECK(losses_of(each.output[0]) == losses_of(any.output[0]));
   CHECK(start(names, 2, {}, Programs::kOfOneDevice).exit_codes == std::vector<int>{2, 2});
+  CHECK(start(names, 1, {"--serial"}, Programs::kOfOneDevice).exit_codes == std::vector<int>{2});
 }
 
 TEST_CASE("ranks without a launcher of ours need a secret, and take it from a file that is the user's alone") {

@@ -170,7 +170,7 @@ Trained train(const Reference& reference, const std::string& folder, bool serial
   const std::string stem = folder + (serial ? "/serial" : "/pipeline");
   Trained trained{.weights = stem + ".weights.safetensors", .gradients = stem + ".gradients.safetensors"};
   std::vector<std::string> arguments =
-      serial ? std::vector<std::string>{folder + "/build/serial", "--folder", folder}
+      serial ? std::vector<std::string>{folder + "/build/device", "--serial", "--folder", folder}
              : std::vector<std::string>{kBuild + "/bin/graphpipe", "run", folder, "--quiet"};
   arguments.insert(arguments.end(), {"--data", reference.folder + "/data", "--steps", "5", "--save", trained.weights,
                                      "--save-gradients", trained.gradients, "--json"});

@@ -74,7 +74,7 @@ void run_over_both(const TwoHosts& hosts, int first_ranks, const std::string& ma
                            text("MASTER_ADDR=", master), text("MASTER_PORT=", kPort)};
     commands.push_back(std::move(command));
   }
-  commands.push_back({.arguments = {three_stage_folder() + "/build/serial"}});
+  commands.push_back({.arguments = {three_stage_folder() + "/build/device", "--serial"}});
   commands.back().arguments.insert(commands.back().arguments.end(), flags.begin(), flags.end());
   std::vector<std::string> output(commands.size());
   const auto endings = driver::run_processes(

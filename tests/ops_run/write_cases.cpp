@@ -124,8 +124,9 @@ std::string uncommented(const std::string& code) {
   return result;
 }
 
-/// One file of the test program: the functions of every parts-th example from `part` on, and their table.
-std::string part_text(size_t part, size_t parts) {
+/// One file of the test program: the functions of every parts-th example from `part` on, and their table. Adds what
+/// it includes.
+std::string part_text(size_t part, size_t parts, std::set<std::string>& all_headers) {
   std::set<std::string> headers;
   std::string functions, table;
   const std::vector<ExampleId> examples = all_examples();
@@ -153,6 +154,7 @@ std::string part_text(size_t part, size_t parts) {
     }
     table += case_text(made, names);
   }
+  all_headers.insert(headers.begin(), headers.end());
   return text(
       "// Written by write_cases from the examples of ops/.\n#include <limits>\n", codegen::include_lines(headers),
       "\n#include \"tests/ops_run/case_table.h\"\n#include \"tests/ops_run/memory_marks.h\"\n\nnamespace {\n\n",
@@ -209,9 +211,13 @@ int write_json() {
 
 int write_sources(const std::filesystem::path& folder, size_t parts) {
   std::filesystem::create_directories(folder);
+  std::set<std::string> headers;
   for (size_t part = 0; part < parts; ++part) {
-    tests::write_if_changed(folder / text("cases_", part, ".cpp"), part_text(part, parts));
+    tests::write_if_changed(folder / text("cases_", part, ".cpp"), part_text(part, parts, headers));
   }
+  std::string lines;
+  for (const std::string& header : headers) lines += header + "\n";
+  tests::write_if_changed(folder / "headers.txt", lines);
   tests::write_if_changed(folder / "cases.cpp",
                           tests::case_list_text("tests/ops_run/case_table.h", "graphpipe::ops_run", parts));
   return 0;

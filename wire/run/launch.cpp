@@ -68,6 +68,7 @@ std::vector<RunFlag> launch_flags() {
                                 FlagUser::kRunAndVerify),
       launch_flag<&O::no_graphs>("--no-cuda-graphs", "", "launches a GPU's kernels one by one, without CUDA graphs",
                                  FlagUser::kRunAndVerify),
+      launch_flag<&O::serial>("--serial", "", "computes what all ranks do in one process, one action after the other"),
       launch_flag<&O::alone>("--alone", "", "measures the model in one process, for want of memory for two"),
       launch_flag<&O::folder>("--folder", "DIR", "the generated folder (found from the program's place)"),
       launch_flag<&O::rank>("--rank", "N", "this program's rank (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, SLURM_PROCID)"),

@@ -56,6 +56,8 @@ struct LaunchOptions {
   bool no_arena = false;
   /// GPU: every step launches its kernels one by one.
   bool no_graphs = false;
+  /// The serial interpreter runs the programs of all ranks; nothing that is of one rank counts.
+  bool serial = false;
   /// Of a profiling program: the second process does not run the model beside the first.
   bool alone = false;
   bool help = false;
