@@ -8,17 +8,6 @@ namespace graphpipe::ir {
 
 namespace {
 
-/// The table's value at `samples`, see the class comment for the ends.
-double interpolate(const std::vector<SampleFunction::Point>& points, double samples) {
-  const auto above = std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.samples >= samples; });
-  if (above == points.begin()) return above->value;
-  if (above == points.end() && points.size() == 1) return points.back().value;
-  const auto& right = above == points.end() ? points.back() : *above;
-  const auto& left = above == points.end() ? points[points.size() - 2] : *(above - 1);
-  const double slope = (right.value - left.value) / (right.samples - left.samples);
-  return std::max(0.0, left.value + slope * (samples - left.samples));
-}
-
 /// The sample counts of both tables, ascending, each once; values are still zero.
 std::vector<SampleFunction::Point> merged_points(const SampleFunction& a, const SampleFunction& b) {
   std::vector<SampleFunction::Point> points;
@@ -51,9 +40,14 @@ SampleFunction SampleFunction::table(std::vector<Point> points) {
   return result;
 }
 
-double SampleFunction::at(double samples) const {
-  if (is_table()) return interpolate(points_, samples);
-  return std::max(0.0, constant_ + samples * (linear_ + samples * quadratic_));
+double SampleFunction::interpolate(double samples) const {
+  const auto above = std::find_if(points_.begin(), points_.end(), [&](const auto& p) { return p.samples >= samples; });
+  if (above == points_.begin()) return above->value;
+  if (above == points_.end() && points_.size() == 1) return points_.back().value;
+  const auto& right = above == points_.end() ? points_.back() : *above;
+  const auto& left = above == points_.end() ? points_[points_.size() - 2] : *(above - 1);
+  const double slope = (right.value - left.value) / (right.samples - left.samples);
+  return std::max(0.0, left.value + slope * (samples - left.samples));
 }
 
 bool SampleFunction::is_zero() const {

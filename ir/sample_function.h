@@ -2,6 +2,7 @@
 // A cost as a function of the sample count: small micro-batches are slower per sample, and some sizes grow
 // with its square (docs/semantics.md, section 5).
 
+#include <algorithm>
 #include <vector>
 
 #include "support/units.h"
@@ -24,7 +25,10 @@ class SampleFunction {
   static SampleFunction table(std::vector<Point> points);
 
   double at(Samples samples) const { return at(static_cast<double>(samples.count)); }
-  double at(double samples) const;
+  double at(double samples) const {
+    // Inline: searches and checks evaluate little else.
+    return is_table() ? interpolate(samples) : std::max(0.0, constant_ + samples * (linear_ + samples * quadratic_));
+  }
 
   bool is_zero() const;
   bool is_table() const { return !points_.empty(); }
@@ -42,6 +46,9 @@ class SampleFunction {
   bool operator==(const SampleFunction&) const = default;
 
  private:
+  /// The table's value.
+  double interpolate(double samples) const;
+
   double constant_ = 0, linear_ = 0, quadratic_ = 0;
   std::vector<Point> points_;
 };
