@@ -215,7 +215,7 @@ TEST_CASE("a device without work is refused before anything is written") {
 TEST_CASE("a limit of memory that the fastest plan just keeps to changes nothing") {
   const std::pair<const char*, const char*> models[] = {{"gpt2_like", "cross_entropy:logits,label"},
                                                         {"mmt", "cross_entropy:logits,label"}};
-  for (const auto& [name, loss] : std::span(models).last(tests::case_count(1, std::size(models))))
+  for (const auto& [name, loss] : std::span(models).first(tests::case_count(1, std::size(models))))
     for (const char* planner : {"auto", "graphpipe", "sequential"}) {
       CAPTURE(name);
       CAPTURE(planner);
