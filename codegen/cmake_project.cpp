@@ -161,9 +161,11 @@ std::string stage_libraries(const std::vector<ir::StageId>& stages, const std::v
 /// How many files of tables are compiled as one: a table costs little more than the headers that its file includes.
 constexpr size_t kTablesPerUnit = 16;
 
-// One library with the tables of all ranks. An executable links the stages of those that its main function names.
+// One library with the tables of all ranks. An executable uses those that its main function names, and links their
+// stages. A single unit needs no archive.
 std::string program_library(size_t ranks) {
-  std::string result = "\nadd_library(programs OBJECT programs/plan.cpp";
+  std::string result =
+      text("\nadd_library(programs ", ranks < kTablesPerUnit ? "OBJECT" : "STATIC", " programs/plan.cpp");
   for (size_t rank = 0; rank < ranks; ++rank) result += text(" programs/device", rank, ".cpp");
   return result + text(")\nset_target_properties(programs PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ",
                        kTablesPerUnit, ")\ntarget_link_libraries(programs PUBLIC graphpipe::runtime)\n");

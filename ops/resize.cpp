@@ -190,7 +190,10 @@ std::vector<Example> resize_examples() {
           sized(way("linear", "align_corners"), {kB, 2, 3, 4}, {kB, 2, 5, 3}),
           sized(way("linear", "pytorch_half_pixel"), {kB, 2, 4}, {kB, 2, 7}),
           scaled(way("linear", "half_pixel"), {kB, 1, 2, 3, 2}, {1, 1, 2, 2, 2}),
-          scaled(way("cubic", "half_pixel"), {kB, 2, 4, 4}, {1, 1, 2, 2})};
+          scaled(way("cubic", "half_pixel"), {kB, 2, 4, 4}, {1, 1, 2, 2}),
+          scaled(way("nearest", "asymmetric", "floor"), {kB, 2, 3}, {1, 1, 2}),
+          scaled(way("nearest", "half_pixel"), {kB, 2, 3, 4}, {1, 1, 3, 3}),
+          scaled(way("nearest", "half_pixel"), {kB, 1, 2, 3, 2}, {1, 1, 3, 3, 3})};
 }
 
 Example gradient_example() {

@@ -1,6 +1,6 @@
 # find_package(GraphPipe): defines graphpipe::runtime, the library that generated programs link. Needs GRAPHPIPE_LIBTORCH,
 # a LibTorch folder (include/ and lib/, 2.11 to 2.15); without it, the LibTorch that the runtime was built with.
-# Sets GRAPHPIPE_COMPILED_HEADERS to a header that stands for all of LibTorch and came compiled with the runtime; empty
+# Sets GRAPHPIPE_COMPILED_HEADERS to a header that stands for what stages include of LibTorch and came compiled with the runtime; empty
 # where the project's compiler, flags or LibTorch are not those that it was compiled with.
 
 if(NOT TARGET graphpipe::runtime)

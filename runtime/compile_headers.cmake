@@ -62,6 +62,6 @@ if(failed)
   message(STATUS "LibTorch's headers do not compile without those that they do not use, so stages take longer to compile:\n${errors}")
   execute_process(COMMAND ${command} COMMAND_ERROR_IS_FATAL ANY)
 endif()
-# What ccache takes for the digest of these 200 MB, instead of reading them for every file (driver/launch/compiler_cache.cpp).
+# What ccache takes for the digest of these 145 MB, instead of reading them for every file (driver/launch/compiler_cache.cpp).
 file(SHA256 "${HEADER}.gch" digest)
 file(WRITE "${HEADER}.gch.sum" "${digest}\n")

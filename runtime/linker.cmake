@@ -1,6 +1,6 @@
 # graphpipe_use_fast_linker(): links what this folder of a project defines from here on with mold or lld, where one is
 # installed and nobody has chosen a linker. A stage program's link against LibTorch takes GNU's linker 0.7 s, these 0.15,
-# and every plan that is compiled has two.
+# for every plan that is compiled.
 function(graphpipe_use_fast_linker)
   # GCC's own objects of link-time optimisation are not lld's.
   set(flags "${CMAKE_CXX_FLAGS} ${CMAKE_EXE_LINKER_FLAGS} $ENV{LDFLAGS}")

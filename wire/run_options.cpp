@@ -98,7 +98,9 @@ std::vector<std::string> to_arguments(const RunOptions& options) {
 }
 
 std::string run_options_help() {
-  std::string out = "One device of a pipeline. All ranks together train; rank 0 prints the losses.\n\n";
+  std::string out =
+      "One device of a pipeline. All ranks together train, and rank 0 prints the losses; with --serial one "
+      "process\ndoes what all of them do.\n\n";
   for (const RunFlag& flag : run_flags()) {
     std::string left = std::string("  ") + flag.name + (flag.is_switch() ? "" : " ") + flag.value_name;
     left.resize(std::max<size_t>(left.size() + 1, 28), ' ');

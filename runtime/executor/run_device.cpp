@@ -109,7 +109,7 @@ class Rank {
 
 bool Rank::run() {
   if (!options_.output.record_steps.empty() || !options_.output.follow_steps.empty())
-    fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/serial");
+    fail(Code::kUsage, "only the serial interpreter records and follows steps", "run build/device with --serial");
   const Rendezvous rendezvous = find_rendezvous(options_, program_.device, plan_.device_count);
   // Join first: from here on the others learn immediately if this rank fails.
   if (plan_.device_count > 1) control_ = join_run(rendezvous);

@@ -33,9 +33,10 @@ std::vector<RunFlag> output_flags() {
       file_flag<&OutputOptions::trace>(
           "--trace", "FILE", "writes when every action ran, for Perfetto or chrome://tracing", FlagUser::kRun),
       file_flag<&OutputOptions::record_steps>(
-          "--record-steps", "DIR", "interpreter: writes weights and gradients of every step", FlagUser::kProgram),
-      file_flag<&OutputOptions::follow_steps>(
-          "--follow-steps", "DIR", "interpreter: begins every step with weights of such a folder", FlagUser::kProgram),
+          "--record-steps", "DIR", "with --serial: writes weights and gradients of every step", FlagUser::kProgram),
+      file_flag<&OutputOptions::follow_steps>("--follow-steps", "DIR",
+                                              "with --serial: begins every step with weights of such a folder",
+                                              FlagUser::kProgram),
       switch_flag<&OutputOptions::json>("--json", "one JSON object on stdout"),
       switch_flag<&OutputOptions::progress>("--progress", "with --json: one line per step on stderr"),
   };
