@@ -1,8 +1,10 @@
 #include "frontend/check_batch.h"
 
 #include <algorithm>
+#include <map>
 
 #include "frontend/lowering.h"
+#include "ops/infer_helpers.h"
 #include "ops/op_def.h"
 
 namespace graphpipe::frontend {
@@ -63,6 +65,19 @@ bool is_spatial(const Graph& graph, ir::ValueId value, size_t axis) {
   return op == "Conv" || op == "ConvTranspose";
 }
 
+/// Whether the file gives a value the shape that the graph's has with one sample.
+bool is_of_one_sample(const ValueInfo& declared, const Shape& shape) {
+  if (!declared.is_tensor || !declared.has_shape || declared.dims.size() != shape.size()) return false;
+  bool fixes_batch = false;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const std::optional<int64_t> size = declared.dims[axis].size;
+    if (!size) continue;
+    if (ir::size_at(shape[axis], Samples(1)) != *size) return false;
+    if (!shape[axis].is_fixed()) fixes_batch = true;
+  }
+  return fixes_batch;
+}
+
 }  // namespace
 
 Status check_two_batches(const Graph& graph, Samples batch) {
@@ -96,6 +111,27 @@ Status check_output_axes(const std::vector<ValueInfo>& declared_outputs, const G
     }
   }
   if (!problems.empty()) return problems;
+  return Ok{};
+}
+
+Status check_traced_sample(const GraphBody& body, const std::function<const Shape*(const std::string&)>& shape_of) {
+  std::map<std::string_view, const ValueInfo*> declared;
+  for (const ValueInfo& info : body.value_info) declared.emplace(info.name, &info);
+  for (const OnnxNode& node : body.nodes) {
+    if (node.exported_from.empty()) continue;
+    for (const std::string& output : node.outputs) {
+      const auto info = declared.find(output);
+      const Shape* const shape = info == declared.end() ? nullptr : shape_of(output);
+      if (shape == nullptr || !is_of_one_sample(*info->second, *shape)) continue;
+      return Diagnostic{
+          .code = Code::kBatchNotFound,
+          .origin = node_label(node),
+          .message = text("the export's example had one sample, which the exporter took for the batch here: ",
+                          quoted(ModelText(output)), " has the shape ", declared_text(*info->second),
+                          " in the file, and ", ops::shape_text(*shape), " by its inputs"),
+          .hint = two_samples_hint()};
+    }
+  }
   return Ok{};
 }
 

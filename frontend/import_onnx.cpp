@@ -100,17 +100,6 @@ bool agrees(const ValueInfo& theirs, const ir::Shape& ours, int64_t traced) {
   return true;
 }
 
-/// "[1, 'batch', 3]": as the file writes it.
-std::string declared_text(const ValueInfo& info) {
-  std::string result;
-  for (const DeclaredDim& dim : info.dims) {
-    if (!result.empty()) result += ", ";
-    if (dim.size) result += std::to_string(*dim.size);
-    else result += dim.symbol.empty() ? "?" : quoted(ModelText(dim.symbol));
-  }
-  return text("[", result, "]");
-}
-
 void compare_shapes(const GraphBody& graph, Lowering& lowering) {
   std::vector<const ValueInfo*> all;
   for (const ValueInfo& info : graph.value_info) all.push_back(&info);
@@ -127,6 +116,14 @@ void compare_shapes(const GraphBody& graph, Lowering& lowering) {
                                                 ops::shape_text(binding->type.shape), " by our inference"),
                                 .hint = "run `graphpipe verify`: its check at two batch sizes settles it"});
   }
+}
+
+/// What the graph has for a value of the file, or null.
+std::function<const ir::Shape*(const std::string&)> shapes_of(Lowering& lowering) {
+  return [&lowering](const std::string& name) {
+    const Binding* const binding = lowering.find(name);
+    return binding != nullptr && !binding->poisoned && has_shape(*binding) ? &binding->type.shape : nullptr;
+  };
 }
 
 /// Whether a value of the file is of floating type.
@@ -259,6 +256,9 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   lowering.run(body.nodes);
   collect_outputs(body, lowering);
   if (!lowering.problems().empty()) return naming_bindings(std::move(lowering.problems()), request.spec.bindings);
+  if (!batch.symbol.empty()) {
+    GP_TRY_VOID(check_traced_sample(body, shapes_of(lowering)));
+  }
   compare_shapes(body, lowering);
   report_straight_through(body, floating_values(lowering), refuses_losses(request.spec), lowering.notes());
   report_flat_places(body, known_values(lowering), refuses_losses(request.spec), lowering.notes());

@@ -22,6 +22,11 @@ std::string batch_hint() {
   return text("add --one-sample if the file is one sample as a whole; otherwise ", kExportRecipe);
 }
 
+std::string two_samples_hint() {
+  return text("give the example inputs two samples or more, and ", kExportRecipe,
+              "; or add --one-sample if the file is one sample as a whole");
+}
+
 bool is_sequence(const Binding& binding) {
   return !binding.sequence.empty() || binding.is_empty_sequence || binding.stacked.valid();
 }
@@ -383,18 +388,31 @@ std::vector<ir::Shape> operands_of(Lowering& lowering, const OnnxNode& node) {
   return {{*before}, {*after}};
 }
 
+/// Whether the numbers of elements before and after agree with one sample alone.
+bool meet_with_one_sample(const std::vector<ir::Shape>& counts) {
+  return counts.size() == 2 && !counts[0][0].is_fixed() && counts[1][0].is_fixed() &&
+         ir::size_at(counts[0][0], Samples(1)) == counts[1][0].factor;
+}
+
 }  // namespace
 
 void Lowering::blame_batch(const OnnxNode& node, Diagnostic& problem) {
   if (problem.code != Code::kBadModel && problem.code != Code::kUnresolvedShape && problem.code != Code::kBatchNotFound)
     return;
-  const std::optional<int64_t> baked = traced_batch_ > 0 ? std::nullopt : baked_batch(operands_of(*this, node));
-  if (traced_batch_ > 0)
+  const std::vector<ir::Shape> operands = operands_of(*this, node);
+  if (traced_batch_ == 1 || (traced_batch_ == 0 && node.op == "Reshape" && meet_with_one_sample(operands))) {
+    problem.message = text("the export's example had a batch of 1, which a constant here may hold: ", problem.message);
+    problem.hint = two_samples_hint();
+  } else if (traced_batch_ > 0) {
     problem.message += text("; the file fixes the batch at ", traced_batch_, ", a constant ", suspects(traced_batch_));
-  else if (baked) problem.message += text("; the export had a batch of ", *baked, ", a constant ", suspects(*baked));
-  else return;
+    problem.hint = batch_hint();
+  } else if (const std::optional<int64_t> baked = baked_batch(operands)) {
+    problem.message += text("; the export had a batch of ", *baked, ", a constant ", suspects(*baked));
+    problem.hint = batch_hint();
+  } else {
+    return;
+  }
   problem.code = Code::kBatchNotFound;
-  problem.hint = batch_hint();
 }
 
 Status Lowering::lower_sound(const OnnxNode& as_written) {

@@ -180,5 +180,7 @@ class Lowering {
 extern const char* const kExportRecipe;
 /// The same if the batch is not found, perhaps because there is none.
 std::string batch_hint();
+/// The same if the example of the export had one sample.
+std::string two_samples_hint();
 
 }  // namespace graphpipe::frontend

@@ -24,6 +24,16 @@ std::string onnx_type_name(int onnx_type) {
   return text("type ", onnx_type);
 }
 
+std::string declared_text(const ValueInfo& info) {
+  std::string result;
+  for (const DeclaredDim& dim : info.dims) {
+    if (!result.empty()) result += ", ";
+    if (dim.size) result += std::to_string(*dim.size);
+    else result += dim.symbol.empty() ? "?" : quoted(ModelText(dim.symbol));
+  }
+  return text("[", result, "]");
+}
+
 ModelText node_label(const OnnxNode& node) {
   if (!node.name.empty()) return ModelText(node.name);
   for (const std::string& output : node.outputs)

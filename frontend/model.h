@@ -103,6 +103,8 @@ struct Model {
 std::optional<ir::DType> dtype_of_onnx(int onnx_type);
 /// "float", "string", "type 23": for messages.
 std::string onnx_type_name(int onnx_type);
+/// "[1, 'batch', 3]": as the file writes it.
+std::string declared_text(const ValueInfo& info);
 /// The node's name, or its first output's if it has none.
 ModelText node_label(const OnnxNode& node);
 

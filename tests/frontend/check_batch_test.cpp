@@ -3,12 +3,16 @@
 #include "frontend/check_batch.h"
 
 #include "ir/graph_text.h"
+#include "tests/support/noted_models.h"
 #include "tests/support/onnx_text.h"
 
 using namespace graphpipe;
 using namespace graphpipe::frontend;
+using graphpipe::testing::exported_model;
+using graphpipe::testing::import_bytes;
 using graphpipe::testing::import_text;
 using graphpipe::testing::reports;
+using graphpipe::testing::taken_by;
 
 namespace {
 
@@ -68,6 +72,33 @@ TEST_CASE("an axis of pixels that the file calls the batch is none") {
   CHECK(imported("N,2,M,N", "y = ConvTranspose(x, w)").ok());
   CHECK(!imported("N,N,4,4", "y = Conv(x, w)").ok());
   CHECK(!imported("N,2,N,M", "y = Relu(x)").ok());
+}
+
+TEST_CASE("an example of one sample is named before what it breaks, and what to do is to give two") {
+  const std::string named = R"(g (float[N,2,4] x) => (float[M,4] y) <int64[2] target = {2, 4}> {
+    [baked] y = Reshape(x, target) })";
+  const std::string fixed = R"(g (float[1,4,3,2] x) => (float[4,3,2] y) <int64[3] target = {4, 3, 2}> {
+    t = Transpose<perm = [1, 2, 0, 3]>(x)
+    [baked] y = Reshape(t, target) })";
+  for (const std::string& body : {named, fixed}) {
+    check_refused(body, "baked", "the export's example had a batch of 1, which a constant here may hold: ");
+    CHECK(reports(import_text(body).problems(), Code::kBatchNotFound, "two samples or more"));
+  }
+}
+
+TEST_CASE("a value that the dynamo exporter traced with one sample where the batch is: constants hold a 1 for it") {
+  const auto imported = [](const std::string& sum, const std::map<std::string, std::string>& calls) {
+    const std::string body = "g (float[N,8] x, float[1,8] p_w) => (float loss) <" + sum +
+                             " sum, float traced = {1}> { sum = Add(x, p_w) all = ReduceSum<keepdims = 0>(sum)"
+                             " loss = Div(all, traced) }";
+    return import_bytes(exported_model(body, calls, {"w"}));
+  };
+  const std::map<std::string, std::string> calls = {{"sum", taken_by("add.Tensor", "%x, %p_w")}};
+  const Diagnostics problems = imported("float[1,8]", calls).problems();
+  CHECK(reports(problems, Code::kBatchNotFound, "'sum' has the shape [1, 8] in the file, and [B, 8] by its inputs"));
+  CHECK(reports(problems, Code::kBatchNotFound, "two samples or more"));
+  CHECK(imported("float[N,8]", calls).ok());
+  CHECK(imported("float[1,8]", {}).ok());  // of other exporters, with a warning
 }
 
 TEST_CASE("the same models with the batch computed are taken") {
