@@ -72,9 +72,9 @@ bool sums_over_replicas(const NodeView& node) {
 bool gradient_mixes(const NodeView& node) { return node.input(1).batch != ir::BatchKind::kNone; }
 /// A single value has no deviation: a channel needs a second, from another position or another sample.
 int64_t samples_of_statistics(const NodeView& node) {
-  if (!mixes(node)) return 1;
   const ir::Shape& shape = node.input(0).type.shape;
-  return shape.size() < 3 || product_of(shape, 2, shape.size()) == ir::Dim::fixed(1) ? 2 : 1;
+  const std::optional<ir::Dim> values = mixes(node) ? ir::element_count(shape) : std::nullopt;
+  return values && ir::size_at(*values, Samples(1)) == shape[1].factor ? 2 : 1;
 }
 uint32_t updated(const NodeView& node) { return is_training(node) ? 0b11000U : 0U; }
 

@@ -213,6 +213,25 @@ out model "logits" %9
   CHECK(micro.scope.at("BatchNormalization") == SampleScope::kMicroBatch);
 }
 
+TEST_CASE("statistics need a second sample where one has a single value of a channel, wherever its axis is") {
+  const auto fewest = [](const std::string& shape) {
+    const auto graph = ir::parse_graph(text("graphpipe.graph/1\ni0  %0 = data \"x\" : f32", shape,
+                                            "\np0  %1 = constant \"s\" filled(1) : f32[4]\n"
+                                            "n0  %2, %3, %4 = BatchNormalization(%0, %1, %1, %1, %1) {training_mode=1}",
+                                            " : f32", shape, ", f32[4] @mixed, f32[4] @mixed\n"));
+    for (const Diagnostic& problem : graph.problems()) MESSAGE(to_line(problem));
+    REQUIRE(graph.ok());
+    const SampleScopes all = sample_scopes(*graph, {.statistics = SampleScope::kMicroBatch});
+    return all.fewest[ir::NodeId(0)];
+  };
+  CHECK(fewest("[B,4]") == 2);
+  CHECK(fewest("[B,4,1,1]") == 2);
+  CHECK(fewest("[1,4,B] @axis 2") == 2);
+  CHECK(fewest("[3*B,4]") == 1);
+  CHECK(fewest("[B,4,2]") == 1);
+  CHECK(fewest("[2,4,B] @axis 2") == 1);
+}
+
 TEST_CASE(
     "a counted mean beside another term has a divisor of its own; times another it sees the batch, unless all labels "
     "count") {
