@@ -23,6 +23,7 @@
 #include "frontend/restore_dropout.h"
 #include "frontend/restore_parameters.h"
 #include "frontend/straight_through.h"
+#include "frontend/traced_divisor.h"
 #include "frontend/transposed_copies.h"
 #include "frontend/unlike_torch.h"
 #include "frontend/untraced_parameters.h"
@@ -262,6 +263,7 @@ Result<Imported> lower_model(Prepared prepared, const ImportRequest& request, co
   compare_shapes(body, lowering);
   report_straight_through(body, floating_values(lowering), refuses_losses(request.spec), lowering.notes());
   report_flat_places(body, known_values(lowering), refuses_losses(request.spec), lowering.notes());
+  report_traced_divisor(body, {shapes_of(lowering), known_values(lowering)}, batch.traced, lowering.notes());
   GP_TRY_VOID(check_samples(prepared, request, batch, lowering));
 
   Imported imported;

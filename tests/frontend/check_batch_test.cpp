@@ -2,6 +2,8 @@
 
 #include "frontend/check_batch.h"
 
+#include <algorithm>
+
 #include "ir/graph_text.h"
 #include "tests/support/noted_models.h"
 #include "tests/support/onnx_text.h"
@@ -99,6 +101,24 @@ TEST_CASE("a value that the dynamo exporter traced with one sample where the bat
   CHECK(reports(problems, Code::kBatchNotFound, "two samples or more"));
   CHECK(imported("float[N,8]", calls).ok());
   CHECK(imported("float[1,8]", {}).ok());  // of other exporters, with a warning
+}
+
+TEST_CASE("a sum over the samples that is divided by a multiple of the fixed batch may be a mean over it") {
+  const auto warned = [](const std::string& batch, const std::string& loss) {
+    const auto imported =
+        import_text("g (float[" + batch + ",3] x) => (float loss) <float four = {4}, float twelve = {12}," +
+                    " float k = {10}> { " + loss + " }");
+    REQUIRE(imported.ok());
+    return std::ranges::any_of(imported->notes, [](const Diagnostic& note) {
+      return note.severity == Severity::kWarning && note.message.find("divides a sum over the samples") == 0;
+    });
+  };
+  const std::string sum = "s = ReduceSum<keepdims = 0>(x) ";
+  CHECK(warned("4", sum + "loss = Div(s, four)"));
+  CHECK(warned("4", sum + "h = Mul(k, s) m = ReduceMean<keepdims = 0>(x) a = Add(m, h) loss = Div(a, twelve)"));
+  CHECK_FALSE(warned("4", sum + "loss = Div(s, k)"));
+  CHECK_FALSE(warned("N", sum + "loss = Div(s, four)"));
+  CHECK_FALSE(warned("4", "m = ReduceMean<keepdims = 0>(x) loss = Div(m, four)"));
 }
 
 TEST_CASE("the same models with the batch computed are taken") {
