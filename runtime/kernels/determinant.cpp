@@ -1,5 +1,6 @@
 #include "runtime/kernels/determinant.h"
 
+#define AT_PER_OPERATOR_HEADERS  // TensorOperators.h then includes what it needs, not all of ATen
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>

@@ -1,5 +1,6 @@
 #include "runtime/kernels/prelu.h"
 
+#define AT_PER_OPERATOR_HEADERS  // ExpandUtils.h then includes what it needs, not all of ATen
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_prelu_kernel.h>

@@ -3,8 +3,14 @@
 #include "runtime/kernels/bfloats.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/threshold_backward.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 

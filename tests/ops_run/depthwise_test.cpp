@@ -2,8 +2,14 @@
 
 #include "wire/depthwise.h"
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/avg_pool2d_backward.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/full_like.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 

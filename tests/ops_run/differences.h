@@ -1,7 +1,8 @@
 #pragma once
 // How far what a kernel computes is from what it should be.
 
-#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 
 namespace graphpipe::runtime {
 

@@ -2,8 +2,9 @@
 // Operands of kernels, drawn from a normal distribution, and how far results are from what is expected.
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
 namespace graphpipe::runtime {

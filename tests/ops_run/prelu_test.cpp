@@ -3,7 +3,10 @@
 #include "runtime/kernels/prelu.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 

@@ -2,8 +2,8 @@
 
 #include "runtime/recurrent.h"
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 

@@ -8,9 +8,13 @@
 //     of it, in float64.
 // The functions run on the device of test_device.h.
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <doctest/doctest.h>
 
 #include <cmath>

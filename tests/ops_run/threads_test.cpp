@@ -1,8 +1,11 @@
 // Our own loops with several threads. Sums over the heads that share one of k may have another order then; all else has
 // the same bits.
 
-#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 
