@@ -26,7 +26,7 @@ class SampleFunction {
 
   double at(Samples samples) const { return at(static_cast<double>(samples.count)); }
   double at(double samples) const {
-    // Inline: searches and checks evaluate little else.
+    // Inline: the check of a schedule and searches call it for every item.
     return is_table() ? interpolate(samples) : std::max(0.0, constant_ + samples * (linear_ + samples * quadratic_));
   }
 
@@ -46,7 +46,7 @@ class SampleFunction {
   bool operator==(const SampleFunction&) const = default;
 
  private:
-  /// The table's value.
+  /// The table's value; the class comment says what it is at the ends.
   double interpolate(double samples) const;
 
   double constant_ = 0, linear_ = 0, quadratic_ = 0;

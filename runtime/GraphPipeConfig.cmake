@@ -1,7 +1,7 @@
 # find_package(GraphPipe): defines graphpipe::runtime, the library that generated programs link. Needs GRAPHPIPE_LIBTORCH,
 # a LibTorch folder (include/ and lib/, 2.11 to 2.15); without it, the LibTorch that the runtime was built with.
-# Sets GRAPHPIPE_COMPILED_HEADERS to a header that stands for what stages include of LibTorch and came compiled with the runtime; empty
-# where the project's compiler, flags or LibTorch are not those that it was compiled with.
+# Sets GRAPHPIPE_COMPILED_HEADERS to a header that stands for what stages include of LibTorch and came compiled with the
+# runtime; empty where the project's compiler, flags or LibTorch are not those that it was compiled with.
 
 if(NOT TARGET graphpipe::runtime)
   include("${CMAKE_CURRENT_LIST_DIR}/built_with.cmake")  # sets GRAPHPIPE_CUDA and graphpipe_built_with
