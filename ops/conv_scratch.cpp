@@ -10,7 +10,7 @@
 namespace graphpipe::ops {
 namespace {
 
-constexpr int64_t kBlock = 16;
+constexpr int64_t kBlock = 16, kBfloatBytes = 2;
 
 bool all_are(const std::vector<int64_t>& numbers, int64_t number) {
   return std::ranges::all_of(numbers, [&](int64_t each) { return each == number; });
@@ -103,13 +103,6 @@ std::optional<wire::WindowShape> plane_shape(const NodeView& node, const ConvOpe
   return window_shape(*form, operands, samples);
 }
 
-/// Whether the runtime multiplies copies of the gradient and the activations.
-bool multiplies_bfloats(const NodeView& node, const ConvOperands& operands, Samples samples) {
-  if (&operands.made != &operands.weight) return false;
-  const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples, ir::DType::kBFloat16);
-  return shape && wire::multiplies_bfloat_weights(*shape);
-}
-
 /// Whether the runtime computes it channel by channel, in what its threads keep.
 bool goes_by_channels(const NodeView& node, const ConvOperands& operands, Samples samples) {
   const ir::Shape &x = operands.x.type.shape, &weight = operands.weight.type.shape;
@@ -118,6 +111,22 @@ bool goes_by_channels(const NodeView& node, const ConvOperands& operands, Sample
   if (!form.ok() || !is_depthwise(node, *form, x, weight)) return false;
   if (!is_bfloat && operands.y.type.dtype != ir::DType::kFloat32) return false;
   return wire::convolves_depthwise(pass_of(operands), window_shape(*form, operands, samples), is_bfloat);
+}
+
+/// If the runtime multiplies operands of bfloat16 (runtime/kernels/bfloat_windows.cpp): the columns of all windows, the
+/// results' planes by channels, and what windows share in float32. Unset if it does not.
+std::optional<double> bfloat_product_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
+  const std::optional<wire::WindowShape> shape = plane_shape(node, operands, samples, ir::DType::kBFloat16);
+  const int64_t results = operands.weight.type.shape[0].factor;
+  const wire::ConvolutionPass pass = pass_of(operands);
+  if (!shape || !wire::convolves_bfloats_by_products(pass, *shape, results)) return std::nullopt;
+  if (pass != wire::ConvolutionPass::kWeightGradient && wire::convolves_whole_planes(*shape)) return 0;
+  const bool is_whole = shape->reads_whole_planes(), has_copies = shape->samples > 1;
+  const double columns = static_cast<double>(shape->windows()) * static_cast<double>(shape->rows()) * kBfloatBytes;
+  const double by_channels = has_copies ? bytes_of(operands.y, samples) : 0;
+  const bool sums = pass == wire::ConvolutionPass::kInputGradient && !is_whole;
+  return (is_whole && !has_copies ? 0 : columns) + by_channels +
+         (sums ? bytes_of(operands.x, samples) * sizeof(float) / kBfloatBytes : 0);
 }
 
 /// If the runtime multiplies (runtime/kernels/convolution.cpp): its workspace. Unset if it does not.
@@ -147,8 +156,8 @@ double column_scratch(const ir::Shape& slid_over, const ir::Shape& places, const
 /// Unless Winograd's method computes it.
 double direct_scratch(const NodeView& node, const ConvOperands& operands, Samples samples) {
   if (const std::optional<double> products = product_scratch(node, operands, samples)) return *products;
+  if (const std::optional<double> products = bfloat_product_scratch(node, operands, samples)) return *products;
   if (goes_by_channels(node, operands, samples)) return 0;
-  if (multiplies_bfloats(node, operands, samples)) return bytes_of(operands.x, samples) + bytes_of(operands.y, samples);
   if (&operands.made == &operands.weight) {
     const ir::Value &many = is_transposed(node) ? operands.x : operands.y,
                     &few = is_transposed(node) ? operands.y : operands.x;

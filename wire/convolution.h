@@ -32,16 +32,17 @@ inline bool convolves_by_products(ConvolutionPass pass, const WindowShape& shape
   return windows <= (shape.has_strides() ? 128 : are_largest ? 40 : 4);
 }
 
-/// In bfloat16: whether the gradient of weights is one product of the gradients and activations of all samples, copied
-/// with their channels first. oneDNN divides such passes by places, which leaves it a fifth of its rate where few are
-/// in many channels; measured on an EPYC of the fourth generation from 4x4 to 8x8.
-inline bool multiplies_bfloat_weights(const WindowShape& shape) {
-  constexpr int64_t kFewPlaces = 64;
-  return shape.reads_whole_planes() && shape.places() <= kFewPlaces && shape.windows() > 0;
+/// In bfloat16 likewise: oneDNN's convolutions copy weights and activations in each call, its products take them as
+/// they lie. Windows are copied instead, which is dear where many meet few results. Measured on an Intel processor with
+/// AMX.
+inline bool convolves_bfloats_by_products(ConvolutionPass pass, const WindowShape& shape, int64_t results) {
+  const int64_t windows_of_result = pass == ConvolutionPass::kWeightGradient ? 4 : 1;
+  if (shape.windows() == 0) return false;
+  return shape.is_pointwise() || shape.windows() <= windows_of_result * results;
 }
 
 /// Of those, whether each sample is one product that reads its planes as they lie. Else windows are copied to columns,
-/// a block at a time.
+/// of float32 a block at a time.
 inline bool convolves_whole_planes(const WindowShape& shape) {
   constexpr int64_t kManyPlaces = 64;
   return shape.reads_whole_planes() && (shape.places() >= kManyPlaces || shape.samples == 1);

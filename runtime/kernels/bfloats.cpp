@@ -52,10 +52,11 @@ void narrow(const float* from, int64_t count, uint16_t* to) {
 
 namespace graphpipe::runtime {
 
-bool are_bfloats(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16 && tensor.is_contiguous() &&
+bool is_plain_bfloat(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16 &&
          !(at::GradMode::is_enabled() && tensor.requires_grad());
 }
+bool are_bfloats(const at::Tensor& tensor) { return is_plain_bfloat(tensor) && tensor.is_contiguous(); }
 
 at::Tensor new_bfloats(at::IntArrayRef sizes) { return at::Tensor(at::detail::empty_cpu(sizes, at::kBFloat16)); }
 

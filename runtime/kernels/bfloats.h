@@ -12,7 +12,9 @@ namespace graphpipe::runtime {
 /// x.to(type), without the way through the dispatcher between float32 and bfloat16 of contiguous tensors on a CPU.
 at::Tensor cast(const at::Tensor& x, at::ScalarType type);
 
-/// Whether the tensor is contiguous and of bfloat16, on a CPU, and no gradient is recorded for it.
+/// Whether the tensor is of bfloat16, on a CPU, and no gradient is recorded for it.
+bool is_plain_bfloat(const at::Tensor& tensor);
+/// And contiguous.
 bool are_bfloats(const at::Tensor& tensor);
 /// bfloat16 on the CPU, not set yet.
 at::Tensor new_bfloats(at::IntArrayRef sizes);

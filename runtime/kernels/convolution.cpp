@@ -4,9 +4,10 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 
+#include "runtime/kernels/bfloat_windows.h"
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/product.h"
 #include "runtime/kernels/vector_loops.h"
@@ -22,6 +23,7 @@ using wire::WindowShape;
 
 bool by_products(ConvolutionPass pass, const at::Tensor& one, const at::Tensor& other, const WindowShape& shape,
                  int64_t results) {
+  if (is_plain_bfloat(one) && is_plain_bfloat(other)) return wire::convolves_bfloats_by_products(pass, shape, results);
   return is_plain(one) && is_plain(other) && shape.windows() > 0 && wire::convolves_by_products(pass, shape, results);
 }
 
@@ -64,8 +66,10 @@ at::Tensor forward_products(const at::Tensor& any_x, const at::Tensor& any_weigh
                             const WindowShape& shape) {
   const at::Tensor x = any_x.contiguous(), weight = any_weight.contiguous();
   const at::Tensor bias = any_bias.defined() ? any_bias.contiguous() : any_bias;
+  const bool is_whole = wire::convolves_whole_planes(shape);
+  if (!is_whole && x.scalar_type() == at::kBFloat16) return bfloat_window_planes(shape, x, weight, bias);
   at::Tensor result = at::empty({shape.samples, weight.size(0), shape.places_down, shape.places_right}, x.options());
-  if (wire::convolves_whole_planes(shape)) {
+  if (is_whole) {
     forward_planes(x, weight, bias, result);
     return result;
   }
@@ -77,8 +81,11 @@ at::Tensor forward_products(const at::Tensor& any_x, const at::Tensor& any_weigh
 
 at::Tensor input_products(const at::Tensor& any_gradient, const at::Tensor& any_weight, const WindowShape& shape) {
   const at::Tensor gradient = any_gradient.contiguous(), weight = any_weight.contiguous();
+  const bool is_whole = wire::convolves_whole_planes(shape);
+  if (!is_whole && gradient.scalar_type() == at::kBFloat16)
+    return bfloat_window_input_gradient(shape, gradient, weight);
   at::Tensor result = at::empty({shape.samples, shape.channels, shape.height, shape.width}, gradient.options());
-  if (wire::convolves_whole_planes(shape)) {
+  if (is_whole) {
     input_planes(gradient, weight, result);
     return result;
   }
@@ -92,7 +99,14 @@ void add_weight_products(at::Tensor& sum, const at::Tensor& any_gradient, const 
                          const WindowShape& shape) {
   const at::Tensor gradient = any_gradient.contiguous(), x = any_x.contiguous();
   const bool adds = sum.defined();
-  if (!adds) sum = at::empty({gradient.size(1), shape.channels, shape.kernel_height, shape.kernel_width}, x.options());
+  const int64_t sizes[] = {gradient.size(1), shape.channels, shape.kernel_height, shape.kernel_width};
+  if (x.scalar_type() == at::kBFloat16) {
+    const at::Tensor share = bfloat_window_weights(shape, gradient, x).view(sizes);
+    if (adds) sum.add_(share);
+    else sum = share;
+    return;
+  }
+  if (!adds) sum = at::empty(sizes, x.options());
   if (wire::convolves_whole_planes(shape)) return add_weight_planes(sum, gradient, x, adds);
   with_windows(shape, gradient.size(1), x.options(), [&](const WindowPass& pass) {
     window_weights(pass, elements_of(x), elements_of(gradient), sum.mutable_data_ptr<float>(), adds);
@@ -195,22 +209,11 @@ at::Tensor input_direct(const at::Tensor& gradient, const at::Tensor& x, const a
   return std::get<0>(backward(gradient, x, weight, geometry, {true, false, false}));
 }
 
-/// The gradient of pointwise weights as one product over all samples.
-at::Tensor weight_product_of_bfloats(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight) {
-  const auto by_channels = [](const at::Tensor& planes) {
-    return planes.transpose(0, 1).reshape({planes.size(1), -1});
-  };
-  return at::mm(by_channels(gradient), by_channels(x).t()).view(weight.sizes());
-}
-
 void add_weight_direct(at::Tensor& sum, const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& weight,
                        const WindowShape& shape, const ConvolutionGeometry& geometry) {
   if (by_products(ConvolutionPass::kWeightGradient, gradient, x, shape, weight.size(0)))
     return add_weight_products(sum, gradient, x, shape);
-  const bool are_bfloats = x.is_cpu() && x.scalar_type() == at::kBFloat16 && gradient.scalar_type() == at::kBFloat16;
-  const at::Tensor share = are_bfloats && wire::multiplies_bfloat_weights(shape)
-                               ? weight_product_of_bfloats(gradient, x, weight)
-                               : std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
+  const at::Tensor share = std::get<1>(backward(gradient, x, weight, geometry, {false, true, false}));
   if (sum.defined()) sum.add_(share);
   else sum = share.contiguous();
 }

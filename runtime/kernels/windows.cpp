@@ -56,16 +56,17 @@ struct Rows {
   int64_t begin, end;
 };
 
-GRAPHPIPE_INLINE void read_rows(const Rows& rows, const float* planes, float* columns) {
+template <typename Element>
+GRAPHPIPE_INLINE void read_rows(const Rows& rows, const Element* planes, Element* columns) {
   const WindowShape& shape = rows.shape;
   with_stride(
       shape.stride_right, [&](auto stride) __attribute__((always_inline)) {
         for (int64_t row = rows.begin; row < rows.end; ++row) {
-          float* const to = columns + row * rows.block.windows(shape);
+          Element* const to = columns + row * rows.block.windows(shape);
           for_each_line(
               shape, rows.block,
               row, [&](int64_t column, int64_t from, PlaceRange inside) __attribute__((always_inline)) {
-                float* const places = to + column;
+                Element* const places = to + column;
                 for (int64_t i = 0; i < inside.begin; ++i) places[i] = 0;
                 for (int64_t i = inside.begin; i < inside.end; ++i) places[i] = planes[from + i * stride];
                 for (int64_t i = inside.end; i < shape.places_right; ++i) places[i] = 0;
@@ -74,26 +75,30 @@ GRAPHPIPE_INLINE void read_rows(const Rows& rows, const float* planes, float* co
       });
 }
 
-GRAPHPIPE_INLINE void add_rows(const Rows& rows, const float* columns, float* planes) {
+template <typename Element>
+GRAPHPIPE_INLINE void add_rows(const Rows& rows, const Element* columns, float* planes) {
   const WindowShape& shape = rows.shape;
   with_stride(
       shape.stride_right, [&](auto stride) __attribute__((always_inline)) {
         for (int64_t row = rows.begin; row < rows.end; ++row) {
-          const float* const from = columns + row * rows.block.windows(shape);
+          const Element* const from = columns + row * rows.block.windows(shape);
           for_each_line(
               shape, rows.block,
               row, [&](int64_t column, int64_t to, PlaceRange inside) __attribute__((always_inline)) {
-                for (int64_t i = inside.begin; i < inside.end; ++i) planes[to + i * stride] += from[column + i];
+                for (int64_t i = inside.begin; i < inside.end; ++i)
+                  planes[to + i * stride] += widened(from[column + i]);
               });
         }
       });
 }
 
 #if defined(__x86_64__)
-GRAPHPIPE_AVX2 void read_rows_avx2(const Rows& rows, const float* planes, float* columns) {
+template <typename Element>
+GRAPHPIPE_AVX2 void read_rows_avx2(const Rows& rows, const Element* planes, Element* columns) {
   read_rows(rows, planes, columns);
 }
-GRAPHPIPE_AVX2 void add_rows_avx2(const Rows& rows, const float* columns, float* planes) {
+template <typename Element>
+GRAPHPIPE_AVX2 void add_rows_avx2(const Rows& rows, const Element* columns, float* planes) {
   add_rows(rows, columns, planes);
 }
 #endif
@@ -102,9 +107,8 @@ int64_t rows_per_thread(const WindowShape& shape, const WindowBlock& block) {
   return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(1, block.windows(shape)));
 }
 
-}  // namespace
-
-void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const float* planes, float* columns) {
+template <typename Element>
+void read_block(const WindowShape& shape, const WindowBlock& block, const Element* planes, Element* columns) {
   for_parts(block.rows(shape), rows_per_thread(shape, block), [&](int64_t begin, int64_t end) {
     const Rows rows{shape, block, begin, end};
 #if defined(__x86_64__)
@@ -114,7 +118,8 @@ void windows_to_columns(const WindowShape& shape, const WindowBlock& block, cons
   });
 }
 
-void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const float* columns, float* planes) {
+template <typename Element>
+void add_block(const WindowShape& shape, const WindowBlock& block, const Element* columns, float* planes) {
   // A channel's rows only add to its own planes.
   const int64_t grain = std::max<int64_t>(1, rows_per_thread(shape, block) / shape.kernel());
   for_parts(block.channels, grain, [&](int64_t begin, int64_t end) {
@@ -124,6 +129,21 @@ void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, c
 #endif
     add_rows(rows, columns, planes);
   });
+}
+
+}  // namespace
+
+void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const float* planes, float* columns) {
+  read_block(shape, block, planes, columns);
+}
+void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const uint16_t* planes, uint16_t* columns) {
+  read_block(shape, block, planes, columns);
+}
+void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const float* columns, float* planes) {
+  add_block(shape, block, columns, planes);
+}
+void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const uint16_t* columns, float* planes) {
+  add_block(shape, block, columns, planes);
 }
 
 }  // namespace graphpipe::runtime

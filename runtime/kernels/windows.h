@@ -2,6 +2,8 @@
 // The windows of a convolution as a matrix, and back: one column for each place of the kernel in each sample's plane,
 // one row for each channel and element of the kernel. Padding is zeros.
 
+#include <cstdint>
+
 #include "wire/window_shape.h"
 
 namespace graphpipe::runtime {
@@ -24,9 +26,12 @@ struct WindowBlock {
   int64_t rows(const WindowShape& shape) const { return channels * shape.kernel(); }
 };
 
-/// planes [samples, channels, height, width] to columns [rows, windows] of the block.
+/// planes [samples, channels, height, width] to columns [rows, windows] of the block: of floats or, by their bits, of
+/// bfloat16.
 void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const float* planes, float* columns);
+void windows_to_columns(const WindowShape& shape, const WindowBlock& block, const uint16_t* planes, uint16_t* columns);
 /// Adds each element of the block's columns to the plane element that it was taken from.
 void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const float* columns, float* planes);
+void add_columns_to_planes(const WindowShape& shape, const WindowBlock& block, const uint16_t* columns, float* planes);
 
 }  // namespace graphpipe::runtime

@@ -30,6 +30,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/kernels/batch_norm.h"
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/convolution.h"
 #include "runtime/kernels/kernel_choice.h"
 #include "runtime/kernels/max_pool.h"
@@ -156,21 +157,34 @@ TEST_CASE("convolutions of planes and both their gradients are those in float64,
     }
 }
 
-TEST_CASE("weight gradients of pointwise convolutions in bfloat16 are those in float64, of few places and of many") {
+TEST_CASE("convolutions of planes in bfloat16 and their gradients are the rounded ones of float64") {
   const c10::InferenceMode no_autograd;
-  constexpr Pair kOnes = {1, 1}, kNone = {0, 0};
-  for (const int64_t size : {3, 8, 9}) {
-    CAPTURE(size);
-    const at::Tensor x = drawn({3, 20, size, size}, 1).to(at::kBFloat16), w = at::empty({24, 20, 1, 1}, at::kBFloat16);
-    const at::Tensor gradient = drawn({3, 24, size, size}, 2).to(at::kBFloat16);
+  constexpr Pair kNone = {0, 0};
+  // Half a unit in the last place of a result; one of an input gradient, which a sum of rounded products may be.
+  constexpr double kRounding = 1.0 / 256;
+  std::vector<PlaneCase> cases(std::begin(kPlanes), std::end(kPlanes));
+  for (const int64_t size : {3, 8, 9}) cases.push_back({3, 20, 24, {size, size}, {1, 1}, {1, 1}, {0, 0}, {1, 1}});
+  for (const PlaneCase& c : cases) {
+    CAPTURE(c.channels);
+    CAPTURE(c.size[0]);
+    const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
+    const auto drawn_bfloats = [](at::IntArrayRef sizes, int seed) { return drawn(sizes, seed).to(at::kBFloat16); };
+    const at::Tensor x = drawn_bfloats({c.samples, c.channels, c.size[0], c.size[1]}, 1);
+    const at::Tensor w = drawn_bfloats({c.results, c.channels, c.kernel[0], c.kernel[1]}, 2);
+    const at::Tensor bias = drawn_bfloats({c.results}, 3), wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
     const at::Tensor expected =
-        std::get<1>(at::convolution_backward(gradient.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble),
-                                             std::nullopt, kOnes, kNone, kOnes, false, kNone, 1, {false, true, false}));
-    at::Tensor sum = convolution_weight_gradient(gradient, x, w, {kOnes, kNone, kOnes});
+        at::convolution(wide_x, wide_w, bias.to(at::kDouble), c.strides, c.pads, c.dilations, false, kNone, 1);
+    CHECK(relative_difference(convolution(x, w, bias, geometry), expected) < kRounding);
+    const at::Tensor gradient = drawn_bfloats(expected.sizes(), 4).contiguous(at::MemoryFormat::ChannelsLast);
+    const auto [of_x, of_w, none] =
+        at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
+                                 false, kNone, 1, {true, true, false});
+    CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) < kRounding);
+    at::Tensor sum = convolution_weight_gradient(gradient, x, w, geometry);
     CHECK((sum.scalar_type() == at::kBFloat16));
-    CHECK(relative_difference(sum, expected) < 1e-2);
-    add_convolution_weight_gradient(sum, gradient, x, w, {kOnes, kNone, kOnes});
-    CHECK(relative_difference(sum, expected * 2) < 1e-2);
+    CHECK(relative_difference(sum, of_w) < kRounding);
+    add_convolution_weight_gradient(sum, gradient, x, w, geometry);
+    CHECK(relative_difference(sum, of_w * 2) < kRounding);
   }
 }
 
@@ -271,6 +285,9 @@ TEST_CASE("windows are LibTorch's columns, and adding them back is their transpo
                                   .narrow(1, block.first_channel * shape.kernel(), block.rows(shape))
                                   .narrow(2, block.first_line, block.lines);
       CHECK(columns.equal(part.transpose(0, 1).flatten(1)));
+      at::Tensor bfloat_columns = new_bfloats(columns.sizes());
+      windows_to_columns(shape, block, bits_of(x.to(at::kBFloat16)), mutable_bits_of(bfloat_columns));
+      CHECK(bfloat_columns.equal(columns.to(at::kBFloat16)));
       add_columns_to_planes(shape, block, columns.const_data_ptr<float>(), planes.mutable_data_ptr<float>());
     }
     const at::Tensor back = at::col2im(expected, c.size, c.kernel, c.dilations, c.pads, c.strides);
