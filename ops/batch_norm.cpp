@@ -5,7 +5,8 @@
 //    ONNX averages the population variance, PyTorch the unbiased one: attribute "unbiased_variance".
 //  - Frozen statistics: y = x * a + b per channel.
 //  - Computed statistics: mean and variance come from other nodes, and gradients flow into them.
-// ONNX's momentum weighs the old average.
+// x, y and their gradients may be of bfloat16 while the numbers of channels are of float32, but for the gradients of
+// frozen and computed statistics. ONNX's momentum weighs the old average.
 
 #include <algorithm>
 
@@ -26,6 +27,8 @@ constexpr std::string_view kBatchNorm = "runtime/kernels/batch_norm.h";
 constexpr std::string_view kReplicas = "a.replicas";
 
 bool is_training(const NodeView& node) { return node.attributes().get_int("training_mode", 0) != 0; }
+// Whether x has another type than the numbers of channels.
+bool has_two_types(const NodeView& node) { return node.input(0).type.dtype != node.input(1).type.dtype; }
 // The batch kind of y: rows of y belong to rows of x, however the statistics were computed.
 ir::Value row_value(const ir::Value& x) {
   ir::Value value{.type = x.type, .batch = x.batch, .batch_axis = x.batch_axis};
@@ -35,7 +38,12 @@ ir::Value row_value(const ir::Value& x) {
 Status expect_batch_norm(const NodeView& node) {
   GP_TRY_VOID(expect_inputs(node, 5, 5));
   GP_TRY_VOID(expect_floating(node, {0}));
-  GP_TRY_VOID(expect_same_dtype(node, {0, 1, 2, 3, 4}));
+  GP_TRY_VOID(expect_same_dtype(node, {1, 2, 3, 4}));
+  const bool is_mixed =
+      node.input(0).type.dtype == ir::DType::kBFloat16 && node.input(1).type.dtype == ir::DType::kFloat32;
+  if (!is_mixed) {
+    GP_TRY_VOID(expect_same_dtype(node, {0, 1}));
+  }
   const ir::Shape& shape = node.input(0).type.shape;
   if (shape.size() < 2) return bad_model(node, text("needs [N, C, ...], found ", shape_text(shape)));
   if (!shape[1].is_fixed()) {
@@ -54,11 +62,12 @@ Inferred infer_batch_norm(const NodeView& node) {
   GP_TRY_VOID(expect_batch_norm(node));
   const ir::Value& x = node.input(0);
   if (!is_training(node)) return one_output(node, x.type);
-  ir::Value statistic{.type = {x.type.dtype, {x.type.shape[1]}}};
+  ir::Value statistic{.type = {node.input(1).type.dtype, {x.type.shape[1]}}};
   if (x.batch != ir::BatchKind::kNone) statistic.batch = ir::BatchKind::kMixed;
   return checked(node, {row_value(x), statistic, statistic});
 }
 
+bool has_given_statistics(const NodeView& node) { return !is_training(node); }
 std::optional<ir::Attributes> batch_norm_in_evaluation(const NodeView& node) {
   if (!is_training(node)) return std::nullopt;
   ir::Attributes attributes = node.attributes();
@@ -131,7 +140,7 @@ void emit_batch_norm(Emitter& emitter) {
                     "");
   emitter.assign(0,
                  text("at::addcmul(at::sub(", emitter.in(2), ", ", emitter.in(3), ".mul(", factor, "))", view, ", ",
-                      emitter.in(0), ", ", factor, view, ")"),
+                      emitter.in(0), ", ", factor, view, ")", has_two_types(node) ? ".to(at::kBFloat16)" : ""),
                  "ATen/ops/addcmul.h");
   emitter.include("ATen/ops/sub.h");
 }
@@ -170,6 +179,10 @@ Status batch_norm_gradient(GradientBuilder& builder) {
   const NodeView& forward = builder.forward();
   const ir::Attributes attributes = {{"epsilon", forward.attributes().get_double("epsilon", 1e-5)}};
   if (!is_training(forward)) {
+    if (has_two_types(forward))
+      return problem_at(forward, Code::kUntrainable,
+                        "has x of bfloat16 and frozen statistics of float32, for which there are no gradients",
+                        "give it inputs of one type");
     add_frozen_gradients(builder, attributes);
     return Ok{};
   }
@@ -269,7 +282,8 @@ std::vector<ExampleInput> training_gradient_inputs() {
 std::vector<OpDef> forward_and_training_rows() {
   const ir::Attributes training = {{"training_mode", int64_t{1}}, {"momentum", 0.8}, {"epsilon", 0.01}};
   return {{.name = "BatchNormalization",
-           .precision = Precision::kFloat32,
+           .precision = Precision::kAsFirstInput,
+           .keeps_float32 = has_given_statistics,
            .infer = infer_batch_norm,
            .work = forward_work,
            .gradient = batch_norm_gradient,

@@ -158,6 +158,8 @@ enum class Precision : uint8_t {
   kFloat32,
   /// In 16 bits: products for which it saves enough time, accumulated in float32.
   kLower,
+  /// In the type of its first input, where that is float32 or bfloat16; the others are float32 all the same.
+  kAsFirstInput,
 };
 
 /// The labels of a mean over those that count.
@@ -211,8 +213,8 @@ struct OpDef {
   std::vector<ParameterRole> roles;
   /// The attribute `axis` of a node that has none, where the op has that attribute.
   std::optional<int64_t> default_axis;
-  /// Results with four axes, up to this many, and as many as input 0, have the second and the third to last swapped in memory: attention stores
-  /// the heads of a position contiguously.
+  /// Results with four axes, up to this many, and as many as input 0, have the second and the third to last swapped in
+  /// memory: attention stores the heads of a position contiguously.
   size_t heads_lie_inside_up_to = 0;
   /// A product that treats operands of three or more axes as one stack of matrices: LibTorch copies an operand whose
   /// outer axes cannot be merged without a copy.

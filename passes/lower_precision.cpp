@@ -108,6 +108,7 @@ class Lowering {
       return false;
     if (entry == nullptr || entry->precision == Precision::kFloat32 || !reads_float32_only(node)) return false;
     if (entry->precision == Precision::kLower) return true;
+    if (entry->precision == Precision::kAsFirstInput) return type_ == DType::kBFloat16 && is_lowered(node.inputs[0]);
     const bool all_follow = std::ranges::all_of(node.inputs, [&](ValueId input) {
       return !input.valid() || old_type(input) != DType::kFloat32 || is_lowered(input) || follows(node, input);
     });
@@ -138,9 +139,11 @@ class Lowering {
     }
     if (computes_in_16_bits(old)) {
       Node node = old;
-      for (ValueId& input : node.inputs) {
+      const bool as_first = ops::find_op(old.op)->precision == Precision::kAsFirstInput;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        ValueId& input = node.inputs[i];
         if (!input.valid()) continue;
-        GP_TRY(input, lowered(input, old));
+        GP_TRY(input, as_first && i > 0 ? in_type_of(input) : lowered(input, old));
       }
       if (append(old, std::move(node))) return Ok{};
     }

@@ -11,6 +11,7 @@
 
 #include "runtime/kernels/batch_norm_loops.h"
 #include "runtime/kernels/batch_norm_of_replicas.h"
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/replica_moments.h"
 #include "runtime/kernels/vector_loops.h"
 #include "support/integer_math.h"
@@ -24,10 +25,24 @@ ChannelShape channel_shape(const at::Tensor& x) {
   return shape;
 }
 
-/// A single element has no variance: that case is left to LibTorch, unless other replicas have more.
-bool loops_take(const at::Tensor& x, std::initializer_list<const at::Tensor*> others, bool has_replicas) {
-  return loop_takes(x) && (has_replicas || channel_shape(x).count() > 1) &&
-         std::ranges::all_of(others, [](const at::Tensor* each) { return loop_takes(*each); });
+/// x and its gradient, if that is given, and numbers for each channel. A single element has no variance: that case is
+/// left to LibTorch, unless other replicas have more.
+bool loops_take(const at::Tensor& x, const at::Tensor& gradient, std::initializer_list<const at::Tensor*> numbers,
+                bool has_replicas) {
+  const bool has_more = has_replicas || channel_shape(x).count() > 1;
+  const bool are_floats = loop_takes(x) && (!gradient.defined() || loop_takes(gradient));
+  return (are_floats || (are_bfloats(x) && (!gradient.defined() || are_bfloats(gradient)))) && has_more &&
+         std::ranges::all_of(numbers, [](const at::Tensor* each) { return loop_takes(*each); });
+}
+
+/// The elements as the loops have them; null where the tensor is not defined.
+template <typename Element>
+const Element* read(const at::Tensor& tensor) {
+  return static_cast<const Element*>(tensor.defined() ? tensor.const_data_ptr() : nullptr);
+}
+template <typename Element>
+Element* written(const at::Tensor& tensor) {
+  return static_cast<Element*>(tensor.defined() ? tensor.mutable_data_ptr() : nullptr);
 }
 
 template <typename Each>
@@ -40,8 +55,9 @@ void for_channels(const ChannelShape& shape, const Each& each) {
   });
 }
 
-void normalize_alone(const BatchNormForward& f) {
-  const BatchNormLoops& loops = batch_norm_loops();
+template <typename Element>
+void normalize_alone(const BatchNormForward<Element>& f) {
+  const BatchNormLoops<Element>& loops = batch_norm_loops<Element>();
   for_channels(f.shape, [&](Channels channels) {
     loops.measure(f, channels);
     loops.normalize(f, channels, static_cast<double>(f.shape.count()));
@@ -53,8 +69,9 @@ void follow(const at::Tensor& running, const at::Tensor& statistic, double take)
 }
 
 /// Normalises by what all replicas have measured. Returns their count.
-int64_t normalize_with_replicas(const BatchNormForward& f, ReplicaExchange& replicas) {
-  const BatchNormLoops& loops = batch_norm_loops();
+template <typename Element>
+int64_t normalize_with_replicas(const BatchNormForward<Element>& f, ReplicaExchange& replicas) {
+  const BatchNormLoops<Element>& loops = batch_norm_loops<Element>();
   for_channels(f.shape, [&](Channels channels) { loops.measure(f, channels); });
   const auto channels = static_cast<size_t>(f.shape.channels);
   const Moments all = of_all_replicas(
@@ -66,8 +83,9 @@ int64_t normalize_with_replicas(const BatchNormForward& f, ReplicaExchange& repl
   return all.count;
 }
 
-void gradients_with_replicas(const BatchNormBackward& b, ReplicaExchange& replicas) {
-  const BatchNormLoops& loops = batch_norm_loops();
+template <typename Element>
+void gradients_with_replicas(const BatchNormBackward<Element>& b, ReplicaExchange& replicas) {
+  const BatchNormLoops<Element>& loops = batch_norm_loops<Element>();
   const auto channels = static_cast<size_t>(b.shape.channels);
   for_channels(b.shape, [&](Channels some) { loops.sum_gradients(b, some); });
   if (b.of_x == nullptr) return;
@@ -78,12 +96,57 @@ void gradients_with_replicas(const BatchNormBackward& b, ReplicaExchange& replic
   for_channels(b.shape, [&](Channels some) { loops.gradient_of_x(b, some, static_cast<double>(all.count)); });
 }
 
-void gradients_alone(const BatchNormBackward& b) {
-  const BatchNormLoops& loops = batch_norm_loops();
+template <typename Element>
+void gradients_alone(const BatchNormBackward<Element>& b) {
+  const BatchNormLoops<Element>& loops = batch_norm_loops<Element>();
   for_channels(b.shape, [&](Channels channels) {
     loops.sum_gradients(b, channels);
     if (b.of_x != nullptr) loops.gradient_of_x(b, channels, static_cast<double>(b.shape.count()));
   });
+}
+
+/// Of x: by the loops.
+struct Normalized {
+  at::Tensor result, mean, inverse, squares;
+  int64_t count = 0;  // of the values that each of these comes from
+};
+
+template <typename Element>
+void normalize(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& bias, double epsilon,
+               ReplicaExchange* replicas, Normalized& made) {
+  const BatchNormForward<Element> forward{.shape = channel_shape(x),
+                                          .x = read<Element>(x),
+                                          .result = written<Element>(made.result),
+                                          .scale = read<float>(scale),
+                                          .bias = read<float>(bias),
+                                          .mean = written<float>(made.mean),
+                                          .inverse_deviation = written<float>(made.inverse),
+                                          .squares = written<double>(made.squares),
+                                          .epsilon = epsilon};
+  made.count = forward.shape.count();
+  if (replicas != nullptr) made.count = normalize_with_replicas(forward, *replicas);
+  else normalize_alone(forward);
+}
+
+/// Undefined gradients are not wanted.
+template <typename Element>
+void differentiate(const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& scale, const at::Tensor& mean,
+                   const at::Tensor& inverse_deviation, ReplicaExchange* replicas,
+                   const std::array<at::Tensor, 3>& gradients) {
+  std::vector<double> sums(2 * static_cast<size_t>(scale.numel()));
+  const BatchNormBackward<Element> backward{.shape = channel_shape(x),
+                                            .gradient = read<Element>(gradient),
+                                            .x = read<Element>(x),
+                                            .scale = read<float>(scale),
+                                            .mean = read<float>(mean),
+                                            .inverse_deviation = read<float>(inverse_deviation),
+                                            .sums = sums.data(),
+                                            .products = sums.data() + scale.numel(),
+                                            .of_x = written<Element>(gradients[0]),
+                                            .of_scale = written<float>(gradients[1]),
+                                            .of_bias = written<float>(gradients[2])};
+  if (replicas != nullptr) gradients_with_replicas(backward, *replicas);
+  else gradients_alone(backward);
 }
 
 }  // namespace
@@ -92,29 +155,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(const at::Tensor& x, c
                                                           const at::Tensor& bias, const at::Tensor& running_mean,
                                                           const at::Tensor& running_variance, double take,
                                                           double epsilon, ReplicaExchange* replicas) {
-  if (!loops_take(x, {&scale, &bias}, replicas != nullptr))
+  if (!loops_take(x, {}, {&scale, &bias}, replicas != nullptr))
     return replicas != nullptr
                ? batch_norm_of_replicas(x, scale, bias, running_mean, running_variance, take, epsilon, *replicas)
                : at::native_batch_norm(x, scale, bias, running_mean, running_variance, /*training=*/true, take,
                                        epsilon);
-  const ChannelShape shape = channel_shape(x);
-  at::Tensor result = at::empty_like(x), mean = at::empty_like(scale), inverse = at::empty_like(scale);
-  const at::Tensor squares = at::empty(scale.sizes(), scale.options().dtype(at::kDouble));
-  const BatchNormForward forward{.shape = shape,
-                                 .x = x.const_data_ptr<float>(),
-                                 .scale = scale.const_data_ptr<float>(),
-                                 .bias = bias.const_data_ptr<float>(),
-                                 .result = result.mutable_data_ptr<float>(),
-                                 .mean = mean.mutable_data_ptr<float>(),
-                                 .inverse_deviation = inverse.mutable_data_ptr<float>(),
-                                 .squares = squares.mutable_data_ptr<double>(),
-                                 .epsilon = epsilon};
-  auto count = static_cast<double>(shape.count());
-  if (replicas != nullptr) count = static_cast<double>(normalize_with_replicas(forward, *replicas));
-  else normalize_alone(forward);
-  follow(running_mean, mean, take);
-  follow(running_variance, squares.div(count - 1).to(at::kFloat), take);
-  return {result, mean, inverse};
+  Normalized made{.result = at::empty_like(x),
+                  .mean = at::empty_like(scale),
+                  .inverse = at::empty_like(scale),
+                  .squares = at::empty(scale.sizes(), scale.options().dtype(at::kDouble))};
+  if (are_bfloats(x)) normalize<uint16_t>(x, scale, bias, epsilon, replicas, made);
+  else normalize<float>(x, scale, bias, epsilon, replicas, made);
+  follow(running_mean, made.mean, take);
+  follow(running_variance, made.squares.div(static_cast<double>(made.count) - 1).to(at::kFloat), take);
+  return {made.result, made.mean, made.inverse};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(const at::Tensor& gradient, const at::Tensor& x,
@@ -122,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(const at::Ten
                                                                    const at::Tensor& inverse_deviation, double epsilon,
                                                                    std::array<bool, 3> wants,
                                                                    ReplicaExchange* replicas) {
-  if (!loops_take(x, {&gradient, &scale, &mean, &inverse_deviation}, replicas != nullptr))
+  if (!loops_take(x, gradient, {&scale, &mean, &inverse_deviation}, replicas != nullptr))
     return replicas != nullptr
                ? batch_norm_gradients_of_replicas(gradient, x, scale, mean, inverse_deviation, wants, *replicas)
                : at::native_batch_norm_backward(gradient, x, scale, {}, {}, mean, inverse_deviation, /*train=*/true,
@@ -131,21 +185,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm_backward(const at::Ten
   if (wants[0]) gradients[0] = at::empty_like(x);
   for (size_t i = 1; i < 3; ++i)
     if (wants[i]) gradients[i] = at::empty_like(scale);
-  std::vector<double> sums(2 * static_cast<size_t>(scale.numel()));
-  const auto place = [&](size_t i) { return wants[i] ? gradients[i].mutable_data_ptr<float>() : nullptr; };
-  const BatchNormBackward backward{.shape = channel_shape(x),
-                                   .gradient = gradient.const_data_ptr<float>(),
-                                   .x = x.const_data_ptr<float>(),
-                                   .scale = scale.const_data_ptr<float>(),
-                                   .mean = mean.const_data_ptr<float>(),
-                                   .inverse_deviation = inverse_deviation.const_data_ptr<float>(),
-                                   .sums = sums.data(),
-                                   .products = sums.data() + scale.numel(),
-                                   .of_x = place(0),
-                                   .of_scale = place(1),
-                                   .of_bias = place(2)};
-  if (replicas != nullptr) gradients_with_replicas(backward, *replicas);
-  else gradients_alone(backward);
+  if (are_bfloats(x)) differentiate<uint16_t>(gradient, x, scale, mean, inverse_deviation, replicas, gradients);
+  else differentiate<float>(gradient, x, scale, mean, inverse_deviation, replicas, gradients);
   return {gradients[0], gradients[1], gradients[2]};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// BatchNorm with the statistics of the batch, and its gradients: x [N, C, ..]. LibTorch's kernels accumulate one double
+// BatchNorm with the statistics of the batch, and its gradients: x [N, C, ..], which may be of bfloat16 while the
+// numbers of channels are of float32, and so are its result and gradient then. LibTorch's kernels accumulate one double
 // at a time. With `replicas` x is a part of the batch's samples, and the statistics are those of all parts; null: x is
 // all of them.
 

@@ -16,17 +16,19 @@ namespace {
 /// A float accumulates at most this many elements: each further one would lose low bits to the running sum.
 constexpr int64_t kElementsInFloat = 1024;
 
-GRAPHPIPE_INLINE float sum_of_block(const float* __restrict x, int64_t width) {
+template <typename Element>
+GRAPHPIPE_INLINE float sum_of_block(const Element* __restrict x, int64_t width) {
   RowLanes sums;
   int64_t i = 0;
   for (; i + kRowLanes <= width; i += kRowLanes)
-    for (int64_t lane = 0; lane < kRowLanes; ++lane) sums.of[lane] += x[i + lane];
+    for (int64_t lane = 0; lane < kRowLanes; ++lane) sums.of[lane] += widened(x[i + lane]);
   float sum = sums.sum();
-  for (; i < width; ++i) sum += x[i];
+  for (; i < width; ++i) sum += widened(x[i]);
   return sum;
 }
 
-GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
+template <typename Element>
+GRAPHPIPE_INLINE double sum_of_line(const Element* __restrict x, int64_t width) {
   double sum = 0;
   for (int64_t i = 0; i < width; i += kElementsInFloat)
     sum += sum_of_block(x + i, std::min(kElementsInFloat, width - i));
@@ -34,18 +36,21 @@ GRAPHPIPE_INLINE double sum_of_line(const float* __restrict x, int64_t width) {
 }
 
 /// The sum of (a - a_mean) * (x - x_mean).
-GRAPHPIPE_INLINE float products_of_block(const float* __restrict a, float a_mean, const float* __restrict x,
+template <typename Element>
+GRAPHPIPE_INLINE float products_of_block(const Element* __restrict a, float a_mean, const Element* __restrict x,
                                          float x_mean, int64_t width) {
   RowLanes sums;
   int64_t i = 0;
   for (; i + kRowLanes <= width; i += kRowLanes)
-    for (int64_t lane = 0; lane < kRowLanes; ++lane) sums.of[lane] += (a[i + lane] - a_mean) * (x[i + lane] - x_mean);
+    for (int64_t lane = 0; lane < kRowLanes; ++lane)
+      sums.of[lane] += (widened(a[i + lane]) - a_mean) * (widened(x[i + lane]) - x_mean);
   float sum = sums.sum();
-  for (; i < width; ++i) sum += (a[i] - a_mean) * (x[i] - x_mean);
+  for (; i < width; ++i) sum += (widened(a[i]) - a_mean) * (widened(x[i]) - x_mean);
   return sum;
 }
 
-GRAPHPIPE_INLINE double sum_of_products(const float* __restrict a, float a_mean, const float* __restrict x,
+template <typename Element>
+GRAPHPIPE_INLINE double sum_of_products(const Element* __restrict a, float a_mean, const Element* __restrict x,
                                         float x_mean, int64_t width) {
   double sum = 0;
   for (int64_t i = 0; i < width; i += kElementsInFloat)
@@ -55,14 +60,15 @@ GRAPHPIPE_INLINE double sum_of_products(const float* __restrict a, float a_mean,
 
 /// Of wide lines, a channel at a time.
 struct ByLine {
-  static GRAPHPIPE_INLINE void measure(const BatchNormForward& f, Channels channels) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void measure(const BatchNormForward<Element>& f, Channels channels) {
     const ChannelShape& shape = f.shape;
     const int64_t c = channels.first;
     double sum = 0, squares = 0;
     for (int64_t n = 0; n < shape.samples; ++n) sum += sum_of_line(f.x + shape.line(n, c), shape.width);
     const auto mean = static_cast<float>(sum / static_cast<double>(shape.count()));
     for (int64_t n = 0; n < shape.samples; ++n) {
-      const float* const line = f.x + shape.line(n, c);
+      const Element* const line = f.x + shape.line(n, c);
       squares += sum_of_products(line, mean, line, mean, shape.width);
     }
     f.squares[c] = squares;
@@ -70,17 +76,19 @@ struct ByLine {
   }
 
   /// Of each element times `factor` plus `offset`.
-  static GRAPHPIPE_INLINE void normalize(const BatchNormForward& f, Channels channels, const float* factor,
+  template <typename Element>
+  static GRAPHPIPE_INLINE void normalize(const BatchNormForward<Element>& f, Channels channels, const float* factor,
                                          const float* offset) {
     const ChannelShape& shape = f.shape;
     for (int64_t n = 0; n < shape.samples; ++n) {
-      const float* __restrict from = f.x + shape.line(n, channels.first);
-      float* __restrict to = f.result + shape.line(n, channels.first);
-      for (int64_t i = 0; i < shape.width; ++i) to[i] = from[i] * factor[0] + offset[0];
+      const Element* __restrict from = f.x + shape.line(n, channels.first);
+      Element* __restrict to = f.result + shape.line(n, channels.first);
+      for (int64_t i = 0; i < shape.width; ++i) narrow_to(widened(from[i]) * factor[0] + offset[0], to[i]);
     }
   }
 
-  static GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward& b, Channels channels) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward<Element>& b, Channels channels) {
     const ChannelShape& shape = b.shape;
     const int64_t c = channels.first;
     double sum = 0, products = 0;
@@ -93,15 +101,17 @@ struct ByLine {
     b.products[c] = products;
   }
 
-  static GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward& b, Channels channels, const float* gradient_mean,
-                                             const float* slope, const float* factor) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward<Element>& b, Channels channels,
+                                             const float* gradient_mean, const float* slope, const float* factor) {
     const ChannelShape& shape = b.shape;
     const float mean = b.mean[channels.first], of_gradient = gradient_mean[0], of_x = slope[0], times = factor[0];
     for (int64_t n = 0; n < shape.samples; ++n) {
       const int64_t line = shape.line(n, channels.first);
-      const float* __restrict from = b.gradient + line, * __restrict x = b.x + line;
-      float* __restrict to = b.of_x + line;
-      for (int64_t i = 0; i < shape.width; ++i) to[i] = (from[i] - of_gradient - (x[i] - mean) * of_x) * times;
+      const Element* __restrict from = b.gradient + line, * __restrict x = b.x + line;
+      Element* __restrict to = b.of_x + line;
+      for (int64_t i = 0; i < shape.width; ++i)
+        narrow_to((widened(from[i]) - of_gradient - (widened(x[i]) - mean) * of_x) * times, to[i]);
     }
   }
 };
@@ -156,45 +166,51 @@ GRAPHPIPE_INLINE double sum_of_channel(const ColumnSums& sums, int64_t width, in
 
 /// Of narrow lines, several channels at a time.
 struct ByColumn {
-  static GRAPHPIPE_INLINE void measure(const BatchNormForward& f, Channels channels) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void measure(const BatchNormForward<Element>& f, Channels channels) {
     const ChannelShape& shape = f.shape;
-    const float* __restrict const x = f.x;
+    const Element* __restrict const x = f.x;
     ColumnSums sums, squares;
     add_columns(
-        shape, channels, sums, [&](int64_t at, int64_t) __attribute__((always_inline)) { return x[at]; });
+        shape, channels, sums, [&](int64_t at, int64_t) __attribute__((always_inline)) { return widened(x[at]); });
     for (int64_t c = 0; c < channels.count; ++c)
       f.mean[channels.first + c] =
           static_cast<float>(sum_of_channel(sums, shape.width, c) / static_cast<double>(shape.count()));
     const Spread mean(shape, channels, f.mean + channels.first);
     add_columns(
         shape, channels, squares, [&](int64_t at, int64_t i) __attribute__((always_inline)) {
-          return (x[at] - mean.of[i]) * (x[at] - mean.of[i]);
+          const float apart = widened(x[at]) - mean.of[i];
+          return apart * apart;
         });
     for (int64_t c = 0; c < channels.count; ++c)
       f.squares[channels.first + c] = sum_of_channel(squares, shape.width, c);
   }
 
-  static GRAPHPIPE_INLINE void normalize(const BatchNormForward& f, Channels channels, const float* factor,
+  template <typename Element>
+  static GRAPHPIPE_INLINE void normalize(const BatchNormForward<Element>& f, Channels channels, const float* factor,
                                          const float* offset) {
     const ChannelShape& shape = f.shape;
     const Spread times(shape, channels, factor), plus(shape, channels, offset);
     for (int64_t n = 0; n < shape.samples; ++n) {
-      const float* __restrict from = f.x + shape.line(n, channels.first);
-      float* __restrict to = f.result + shape.line(n, channels.first);
-      for (int64_t i = 0; i < channels.count * shape.width; ++i) to[i] = from[i] * times.of[i] + plus.of[i];
+      const Element* __restrict from = f.x + shape.line(n, channels.first);
+      Element* __restrict to = f.result + shape.line(n, channels.first);
+      for (int64_t i = 0; i < channels.count * shape.width; ++i)
+        narrow_to(widened(from[i]) * times.of[i] + plus.of[i], to[i]);
     }
   }
 
-  static GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward& b, Channels channels) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward<Element>& b, Channels channels) {
     const ChannelShape& shape = b.shape;
-    const float* __restrict const gradient = b.gradient, * __restrict const x = b.x;
+    const Element* __restrict const gradient = b.gradient, * __restrict const x = b.x;
     const Spread mean(shape, channels, b.mean + channels.first);
     ColumnSums sums, products;
     add_columns(
-        shape, channels, sums, [&](int64_t at, int64_t) __attribute__((always_inline)) { return gradient[at]; });
+        shape, channels,
+        sums, [&](int64_t at, int64_t) __attribute__((always_inline)) { return widened(gradient[at]); });
     add_columns(
         shape, channels, products, [&](int64_t at, int64_t i) __attribute__((always_inline)) {
-          return gradient[at] * (x[at] - mean.of[i]);
+          return widened(gradient[at]) * (widened(x[at]) - mean.of[i]);
         });
     for (int64_t c = 0; c < channels.count; ++c) {
       b.sums[channels.first + c] = sum_of_channel(sums, shape.width, c);
@@ -202,23 +218,26 @@ struct ByColumn {
     }
   }
 
-  static GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward& b, Channels channels, const float* gradient_mean,
-                                             const float* slope, const float* factor) {
+  template <typename Element>
+  static GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward<Element>& b, Channels channels,
+                                             const float* gradient_mean, const float* slope, const float* factor) {
     const ChannelShape& shape = b.shape;
     const Spread mean(shape, channels, b.mean + channels.first), of_gradient(shape, channels, gradient_mean),
         of_x(shape, channels, slope), times(shape, channels, factor);
     for (int64_t n = 0; n < shape.samples; ++n) {
       const int64_t line = shape.line(n, channels.first);
-      const float* __restrict from = b.gradient + line, * __restrict x = b.x + line;
-      float* __restrict to = b.of_x + line;
+      const Element* __restrict from = b.gradient + line, * __restrict x = b.x + line;
+      Element* __restrict to = b.of_x + line;
       for (int64_t i = 0; i < channels.count * shape.width; ++i)
-        to[i] = (from[i] - of_gradient.of[i] - (x[i] - mean.of[i]) * of_x.of[i]) * times.of[i];
+
+        narrow_to((widened(from[i]) - of_gradient.of[i] - (widened(x[i]) - mean.of[i]) * of_x.of[i]) * times.of[i],
+                  to[i]);
     }
   }
 };
 
-template <typename Part>
-GRAPHPIPE_INLINE void normalize(const BatchNormForward& f, Channels channels, double count) {
+template <typename Part, typename Element>
+GRAPHPIPE_INLINE void normalize_by(const BatchNormForward<Element>& f, Channels channels, double count) {
   float factor[kColumns], offset[kColumns];
   for (int64_t i = 0; i < channels.count; ++i) {
     const int64_t c = channels.first + i;
@@ -229,8 +248,8 @@ GRAPHPIPE_INLINE void normalize(const BatchNormForward& f, Channels channels, do
   Part::normalize(f, channels, factor, offset);
 }
 
-template <typename Part>
-GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward& b, Channels channels) {
+template <typename Part, typename Element>
+GRAPHPIPE_INLINE void sum_gradients_by(const BatchNormBackward<Element>& b, Channels channels) {
   Part::sum_gradients(b, channels);
   for (int64_t c = channels.first; c < channels.first + channels.count; ++c) {
     if (b.of_scale != nullptr) b.of_scale[c] = static_cast<float>(b.products[c] * b.inverse_deviation[c]);
@@ -239,8 +258,8 @@ GRAPHPIPE_INLINE void sum_gradients(const BatchNormBackward& b, Channels channel
 }
 
 /// With r = 1 / deviation and g the gradient: scale r (g - mean(g) - (x - mean(x)) r^2 mean(g (x - mean(x)))).
-template <typename Part>
-GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward& b, Channels channels, double count) {
+template <typename Part, typename Element>
+GRAPHPIPE_INLINE void gradient_of_x_by(const BatchNormBackward<Element>& b, Channels channels, double count) {
   float gradient_mean[kColumns], slope[kColumns], factor[kColumns];
   for (int64_t i = 0; i < channels.count; ++i) {
     const int64_t c = channels.first + i;
@@ -254,36 +273,27 @@ GRAPHPIPE_INLINE void gradient_of_x(const BatchNormBackward& b, Channels channel
 
 bool is_wide(const ChannelShape& shape) { return shape.width >= kWideLine; }
 
-/// Each loop for any processor, and for those with wider vectors.
-constexpr BatchNormLoops kLoops = {
-    [](const BatchNormForward& f, Channels c) { is_wide(f.shape) ? ByLine::measure(f, c) : ByColumn::measure(f, c); },
-    [](const BatchNormForward& f, Channels c, double count) {
-      is_wide(f.shape) ? normalize<ByLine>(f, c, count) : normalize<ByColumn>(f, c, count);
-    },
-    [](const BatchNormBackward& b, Channels c) {
-      is_wide(b.shape) ? sum_gradients<ByLine>(b, c) : sum_gradients<ByColumn>(b, c);
-    },
-    [](const BatchNormBackward& b, Channels c, double count) {
-      is_wide(b.shape) ? gradient_of_x<ByLine>(b, c, count) : gradient_of_x<ByColumn>(b, c, count);
-    }};
-
-#if defined(__x86_64__)
-GRAPHPIPE_AVX2 void measure_avx2(const BatchNormForward& f, Channels c) {
-  is_wide(f.shape) ? ByLine::measure(f, c) : ByColumn::measure(f, c);
-}
-GRAPHPIPE_AVX2 void normalize_avx2(const BatchNormForward& f, Channels c, double count) {
-  is_wide(f.shape) ? normalize<ByLine>(f, c, count) : normalize<ByColumn>(f, c, count);
-}
-GRAPHPIPE_AVX2 void sum_gradients_avx2(const BatchNormBackward& b, Channels c) {
-  is_wide(b.shape) ? sum_gradients<ByLine>(b, c) : sum_gradients<ByColumn>(b, c);
-}
-GRAPHPIPE_AVX2 void gradient_of_x_avx2(const BatchNormBackward& b, Channels c, double count) {
-  is_wide(b.shape) ? gradient_of_x<ByLine>(b, c, count) : gradient_of_x<ByColumn>(b, c, count);
-}
-constexpr BatchNormLoops kWideLoops = {measure_avx2, normalize_avx2, sum_gradients_avx2, gradient_of_x_avx2};
-#else
-constexpr BatchNormLoops kWideLoops = kLoops;
-#endif
+/// The loops, by the width of the lines: `target` compiles them for any processor, or for those with wider vectors.
+#define GRAPHPIPE_BATCH_NORM_LOOPS(name, target)                                                          \
+  template <typename Element>                                                                             \
+  struct name {                                                                                           \
+    target static void measure(const BatchNormForward<Element>& f, Channels c) {                          \
+      is_wide(f.shape) ? ByLine::measure(f, c) : ByColumn::measure(f, c);                                 \
+    }                                                                                                     \
+    target static void normalize(const BatchNormForward<Element>& f, Channels c, double count) {          \
+      is_wide(f.shape) ? normalize_by<ByLine>(f, c, count) : normalize_by<ByColumn>(f, c, count);         \
+    }                                                                                                     \
+    target static void sum_gradients(const BatchNormBackward<Element>& b, Channels c) {                   \
+      is_wide(b.shape) ? sum_gradients_by<ByLine>(b, c) : sum_gradients_by<ByColumn>(b, c);               \
+    }                                                                                                     \
+    target static void gradient_of_x(const BatchNormBackward<Element>& b, Channels c, double count) {     \
+      is_wide(b.shape) ? gradient_of_x_by<ByLine>(b, c, count) : gradient_of_x_by<ByColumn>(b, c, count); \
+    }                                                                                                     \
+    static constexpr BatchNormLoops<Element> kAll = {measure, normalize, sum_gradients, gradient_of_x};   \
+  };
+GRAPHPIPE_BATCH_NORM_LOOPS(PlainLoops, )
+GRAPHPIPE_BATCH_NORM_LOOPS(WideLoops, GRAPHPIPE_AVX2)
+#undef GRAPHPIPE_BATCH_NORM_LOOPS
 
 }  // namespace
 
@@ -291,7 +301,12 @@ int64_t channels_together(const ChannelShape& shape) {
   return is_wide(shape) ? 1 : kColumns / std::max<int64_t>(shape.width, 1);
 }
 
-const BatchNormLoops& batch_norm_loops() { return has_avx2() ? kWideLoops : kLoops; }
+template <typename Element>
+const BatchNormLoops<Element>& batch_norm_loops() {
+  return has_avx2() ? WideLoops<Element>::kAll : PlainLoops<Element>::kAll;
+}
+template const BatchNormLoops<float>& batch_norm_loops();
+template const BatchNormLoops<uint16_t>& batch_norm_loops();
 
 }  // namespace graphpipe::runtime
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "runtime/kernels/bfloats.h"
 #include "runtime/kernels/vector_loops.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -15,39 +16,53 @@
 namespace graphpipe::runtime {
 namespace {
 
+/// Of floats or, by their bits, of bfloat16.
+template <typename Element>
 struct Clipped {
-  const float *gradient, *x;
+  const Element *gradient, *x;
   float low, high;
-  float* of_x;
+  Element* of_x;
 };
 
-GRAPHPIPE_INLINE void pass_inside(const Clipped& clipped, int64_t begin, int64_t end) {
+template <typename Element>
+GRAPHPIPE_INLINE void pass_inside(const Clipped<Element>& clipped, int64_t begin, int64_t end) {
   const auto [gradient, x, low, high, of_x] = clipped;
   for (int64_t i = begin; i < end; ++i) {
-    const float passed = gradient[i];  // read in any case, as vectors are
-    of_x[i] = x[i] >= low && x[i] <= high ? passed : 0;
+    const Element passed = gradient[i];  // read in any case, as vectors are
+    const float number = widened(x[i]);
+    of_x[i] = number >= low && number <= high ? passed : Element{0};
   }
 }
 
 #if defined(__x86_64__)
-GRAPHPIPE_AVX2 void pass_inside_avx2(const Clipped& clipped, int64_t begin, int64_t end) {
+template <typename Element>
+GRAPHPIPE_AVX2 void pass_inside_avx2(const Clipped<Element>& clipped, int64_t begin, int64_t end) {
   pass_inside(clipped, begin, end);
 }
 #endif
 
-}  // namespace
-
-at::Tensor clip_gradient(const at::Tensor& gradient, const at::Tensor& x, double low, double high) {
-  if (!loop_takes(gradient) || !loop_takes(x)) return at::where(x.ge(low).logical_and_(x.le(high)), gradient, 0.0);
-  at::Tensor of_x = new_floats(x.sizes());
-  const Clipped clipped{gradient.const_data_ptr<float>(), x.const_data_ptr<float>(), static_cast<float>(low),
-                        static_cast<float>(high), of_x.mutable_data_ptr<float>()};
-  for_parts(x.numel(), kElementsPerThread, [&](int64_t begin, int64_t end) {
+template <typename Element>
+void pass_all(const Clipped<Element>& clipped, int64_t count) {
+  for_parts(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
 #if defined(__x86_64__)
     if (has_avx2()) return pass_inside_avx2(clipped, begin, end);
 #endif
     pass_inside(clipped, begin, end);
   });
+}
+
+}  // namespace
+
+at::Tensor clip_gradient(const at::Tensor& gradient, const at::Tensor& x, double low, double high) {
+  const auto lowest = static_cast<float>(low), highest = static_cast<float>(high);
+  if (are_bfloats(gradient) && are_bfloats(x)) {
+    at::Tensor of_x = new_bfloats(x.sizes());
+    pass_all<uint16_t>({bits_of(gradient), bits_of(x), lowest, highest, mutable_bits_of(of_x)}, x.numel());
+    return of_x;
+  }
+  if (!loop_takes(gradient) || !loop_takes(x)) return at::where(x.ge(low).logical_and_(x.le(high)), gradient, 0.0);
+  at::Tensor of_x = new_floats(x.sizes());
+  pass_all<float>({elements_of(gradient), elements_of(x), lowest, highest, of_x.mutable_data_ptr<float>()}, x.numel());
   return of_x;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/kernels/vector_loops.h"
 
@@ -92,14 +93,92 @@ GRAPHPIPE_INLINE void add_rows(const Rows& rows, const Element* columns, float* 
       });
 }
 
-#if defined(__x86_64__)
+// --- of lines so short that what surrounds a loop over one takes longer than the loop ---
+
+/// Places of a line at most, and of a sample's windows for all elements of the kernel.
+constexpr int64_t kShortLine = 8, kMaxTaps = 2048;
+
+bool has_short_lines(const WindowShape& shape, const WindowBlock& block) {
+  return shape.places_right <= kShortLine && shape.kernel() <= kMaxTaps / (block.lines * shape.places_right) &&
+         shape.height * shape.width <= std::numeric_limits<int32_t>::max();
+}
+
+/// For each element of the kernel and each place of a sample's windows: the element of the plane, and whether it lies
+/// inside; else it is the first.
+struct Taps {
+  int32_t offset[kMaxTaps], is_inside[kMaxTaps];
+
+  GRAPHPIPE_INLINE Taps(const WindowShape& shape, const WindowBlock& block) {
+    int64_t i = 0;
+    for (int64_t k = 0; k < shape.kernel(); ++k)
+      for (int64_t line = block.first_line; line < block.first_line + block.lines; ++line)
+        for (int64_t place = 0; place < shape.places_right; ++place, ++i) {
+          const int64_t y = line * shape.stride_down + k / shape.kernel_width * shape.step_down - shape.pad_top;
+          const int64_t x = place * shape.stride_right + k % shape.kernel_width * shape.step_right - shape.pad_left;
+          is_inside[i] = y >= 0 && y < shape.height && x >= 0 && x < shape.width ? 1 : 0;
+          offset[i] = is_inside[i] != 0 ? static_cast<int32_t>(y * shape.width + x) : 0;
+        }
+  }
+};
+
+/// Calls work(first tap, first column, first element of the plane) for each row and sample.
+template <typename Work>
+GRAPHPIPE_INLINE void for_each_plane(const Rows& rows, int64_t places, const Work& work) {
+  const auto& [shape, block, begin, end] = rows;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t channel = block.first_channel + row / shape.kernel(), taps = row % shape.kernel() * places;
+    for (int64_t n = 0; n < block.samples; ++n)
+      work(taps, (row * block.samples + n) * places,
+           ((block.first_sample + n) * shape.channels + channel) * shape.height * shape.width);
+  }
+}
+
 template <typename Element>
-GRAPHPIPE_AVX2 void read_rows_avx2(const Rows& rows, const Element* planes, Element* columns) {
-  read_rows(rows, planes, columns);
+GRAPHPIPE_INLINE void read_short_lines(const Rows& rows, const Element* planes, Element* columns) {
+  const Taps taps(rows.shape, rows.block);
+  const int64_t places = rows.block.lines * rows.shape.places_right;
+  for_each_plane(
+      rows, places, [&](int64_t first_tap, int64_t column, int64_t first) __attribute__((always_inline)) {
+        const int32_t *const offset = taps.offset + first_tap, *const is_inside = taps.is_inside + first_tap;
+        const Element* __restrict const plane = planes + first;
+        Element* __restrict const to = columns + column;
+        for (int64_t i = 0; i < places; ++i) {
+          const Element element = plane[offset[i]];
+          to[i] = is_inside[i] != 0 ? element : Element{0};
+        }
+      });
+}
+
+template <typename Element>
+GRAPHPIPE_INLINE void add_short_lines(const Rows& rows, const Element* columns, float* planes) {
+  const Taps taps(rows.shape, rows.block);
+  const int64_t places = rows.block.lines * rows.shape.places_right;
+  for_each_plane(
+      rows, places, [&](int64_t first_tap, int64_t column, int64_t first) __attribute__((always_inline)) {
+        const int32_t *const offset = taps.offset + first_tap, *const is_inside = taps.is_inside + first_tap;
+        const Element* const from = columns + column;
+        float* const plane = planes + first;
+        for (int64_t i = 0; i < places; ++i) plane[offset[i]] += is_inside[i] != 0 ? widened(from[i]) : 0.0F;
+      });
+}
+
+template <typename Element>
+GRAPHPIPE_INLINE void read_any(const Rows& rows, const Element* planes, Element* columns) {
+  has_short_lines(rows.shape, rows.block) ? read_short_lines(rows, planes, columns) : read_rows(rows, planes, columns);
 }
 template <typename Element>
-GRAPHPIPE_AVX2 void add_rows_avx2(const Rows& rows, const Element* columns, float* planes) {
-  add_rows(rows, columns, planes);
+GRAPHPIPE_INLINE void add_any(const Rows& rows, const Element* columns, float* planes) {
+  has_short_lines(rows.shape, rows.block) ? add_short_lines(rows, columns, planes) : add_rows(rows, columns, planes);
+}
+
+#if defined(__x86_64__)
+template <typename Element>
+GRAPHPIPE_AVX2 void read_avx2(const Rows& rows, const Element* planes, Element* columns) {
+  read_any(rows, planes, columns);
+}
+template <typename Element>
+GRAPHPIPE_AVX2 void add_avx2(const Rows& rows, const Element* columns, float* planes) {
+  add_any(rows, columns, planes);
 }
 #endif
 
@@ -112,9 +191,9 @@ void read_block(const WindowShape& shape, const WindowBlock& block, const Elemen
   for_parts(block.rows(shape), rows_per_thread(shape, block), [&](int64_t begin, int64_t end) {
     const Rows rows{shape, block, begin, end};
 #if defined(__x86_64__)
-    if (has_avx2()) return read_rows_avx2(rows, planes, columns);
+    if (has_avx2()) return read_avx2(rows, planes, columns);
 #endif
-    read_rows(rows, planes, columns);
+    read_any(rows, planes, columns);
   });
 }
 
@@ -125,9 +204,9 @@ void add_block(const WindowShape& shape, const WindowBlock& block, const Element
   for_parts(block.channels, grain, [&](int64_t begin, int64_t end) {
     const Rows rows{shape, block, begin * shape.kernel(), end * shape.kernel()};
 #if defined(__x86_64__)
-    if (has_avx2()) return add_rows_avx2(rows, columns, planes);
+    if (has_avx2()) return add_avx2(rows, columns, planes);
 #endif
-    add_rows(rows, columns, planes);
+    add_any(rows, columns, planes);
   });
 }
 

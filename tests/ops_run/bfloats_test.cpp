@@ -7,22 +7,29 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/native_batch_norm.h>
+#include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/threshold_backward.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <doctest/doctest.h>
 
 #include <tuple>
 #include <vector>
 
+#include "runtime/kernels/batch_norm.h"
+#include "runtime/kernels/clip.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/relu.h"
 #include "runtime/kernels/small_product.h"
 #include "runtime/kernels/sum_rows.h"
 #include "runtime/kernels/vector_loops.h"
 #include "tests/ops_run/differences.h"
+#include "tests/ops_run/drawn.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -112,6 +119,47 @@ TEST_CASE("relu of bfloat16 and its gradient are LibTorch's, of every number") {
   const at::Tensor own = gradient.clone();
   CHECK(relu_gradient_(own, every).is_same(own));
   CHECK(same_bits(own, passed));
+}
+
+TEST_CASE("gradients of a clip of bfloat16 are passed within the bounds, of every number") {
+  const at::Tensor every = all_bfloats(), gradient = bfloats({1 << 16}, 5);
+  const at::Tensor zeros = at::zeros({}, at::kBFloat16);
+  for (const auto& [low, high] : {std::pair{0.0, 6.0}, {-1.0, 1.0}}) {
+    const at::Tensor is_inside = every.ge(low).logical_and(every.le(high));
+    CHECK(same_bits(clip_gradient(gradient, every, low, high), at::where(is_inside, gradient, zeros)));
+  }
+}
+
+TEST_CASE("BatchNorm of bfloat16 with numbers of float32 and its gradients are those of float64, rounded") {
+  const c10::InferenceMode no_autograd;
+  // Lines of one element, narrow and wide ones.
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{70, 90}, {5, 300, 3, 3}, {4, 10, 9, 11}}) {
+    CAPTURE(sizes.size());
+    const at::Tensor x = bfloats(sizes, 7), gradient = bfloats(sizes, 8);
+    const at::Tensor scale = drawn({sizes[1]}, 9), bias = drawn({sizes[1]}, 10);
+    const at::Tensor mean = at::zeros({sizes[1]}), variance = at::ones({sizes[1]});
+    const auto wide = [](const at::Tensor& of) { return of.to(at::kDouble); };
+    at::Tensor wide_mean = wide(mean), wide_variance = wide(variance);
+    const auto [y, batch_mean, inverse] = batch_norm(x, scale, bias, mean, variance, 0.3, 1e-5);
+    const auto [wide_y, wide_batch_mean, wide_inverse] =
+        at::native_batch_norm(wide(x), wide(scale), wide(bias), wide_mean, wide_variance, /*training=*/true, 0.3, 1e-5);
+    check_rounded(y, wide_y);
+    for (const auto& [found, expected] : {std::pair(batch_mean, wide_batch_mean),
+                                          {inverse, wide_inverse},
+                                          {mean, wide_mean},
+                                          {variance, wide_variance}}) {
+      CHECK((found.scalar_type() == at::kFloat));
+      CHECK(largest_difference(found, expected) < 1e-4);
+    }
+    const auto [of_x, of_scale, of_bias] =
+        batch_norm_backward(gradient, x, scale, batch_mean, inverse, 1e-5, {true, true, true});
+    const auto [wide_of_x, wide_of_scale, wide_of_bias] =
+        at::native_batch_norm_backward(wide(gradient), wide(x), wide(scale), {}, {}, wide_batch_mean, wide_inverse,
+                                       /*train=*/true, 1e-5, {true, true, true});
+    check_rounded(of_x, wide_of_x);
+    CHECK(largest_difference(of_scale, wide_of_scale) < 1e-3);
+    CHECK(largest_difference(of_bias, wide_of_bias) < 1e-3);
+  }
 }
 
 TEST_CASE("sums of bfloat16 over leading axes are the rounded ones of float64") {

@@ -317,6 +317,10 @@ TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ti
           at::max_pool2d_with_indices(x, c.kernel, c.strides, c.pads, c.dilations, rounds_up);
       CHECK(places.equal(expected_places));
       CHECK(maxima.nan_to_num(123).equal(expected.nan_to_num(123)));
+      const auto [bfloats, same_places] =
+          max_pool_2d(x.to(at::kBFloat16), c.kernel, c.strides, c.pads, c.dilations, rounds_up);
+      CHECK(same_places.equal(expected_places));
+      CHECK(bfloats.nan_to_num(123).equal(expected.to(at::kBFloat16).nan_to_num(123)));
     }
 }
 
