@@ -9,10 +9,11 @@ Models are the examples, or with --wide those of bench/wide_models.py, which are
 program's steps for some seconds, the first half of which warms up, and rounds alternate between the programs, so a machine
 whose speed drifts moves all of them. Prints the median step of each and the ratio of ours to the faster of PyTorch's, round
 by round; below 1 means that GraphPipe is faster. With --bf16 ours is also measured with --precision bf16, and its ratio to
-float32 printed. `predicted` is the step that the plan says over the measured one, `roofline` the measured one over what
-bench/roofline.py allows. With --device cuda, in a build with CUDA, both run on the GPU, without those two, which are of
-CPUs, --bf16 adds PyTorch's autocast, and ours is also measured without CUDA graphs; torch.compile records graphs there too, and
-the whole models of bench/wide_models.py (gpt2_small) are measured where they are named. --save writes them to a file for compare_results.py.
+float32 printed, beside PyTorch's autocast. `predicted` is the step that the plan says over the measured one, `roofline` the
+measured one over what bench/roofline.py allows. With --device cuda, in a build with CUDA, both run on the GPU, without those
+two, which are of CPUs, and ours is also measured without CUDA graphs; torch.compile records graphs there too, and the whole
+models of bench/wide_models.py (gpt2_small) are measured where they are named. --save writes them to a file for
+compare_results.py.
 """
 
 import argparse
@@ -139,9 +140,9 @@ def measure(name: str, arguments: argparse.Namespace) -> dict:
         programs["ours"] = ours
         if on_gpu:
             programs["one_by_one"] = ours.with_flags("--no-cuda-graphs")
-        if arguments.bf16 and on_gpu:
+        if arguments.bf16:
             programs["autocast"] = torch_with(False, bf16=True)
-            if arguments.torch_compile:
+            if arguments.torch_compile and on_gpu:
                 programs["autocast_compile"] = torch_with(True, bf16=True)
         if arguments.bf16:
             programs["bf16"] = ours_with(["--precision", "bf16"])
@@ -184,7 +185,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keys = ["eager", *(["torch.compile"] if arguments.torch_compile else []), "ours",
             *(["one by one"] if arguments.device == "cuda" else []),
-            *(["autocast"] if arguments.bf16 and arguments.device == "cuda" else []),
+            *(["autocast"] if arguments.bf16 else []),
             *(["autocast compile"] if arguments.bf16 and arguments.device == "cuda" and arguments.torch_compile else []),
             *(["bf16"] if arguments.bf16 else [])]
     times = " ".join(f"{key + ' ms':>16}" for key in keys)
