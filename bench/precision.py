@@ -19,7 +19,7 @@ import step_time  # first: it makes the examples' modules known
 import results
 import wide_models
 
-MODELS = ["chain", "gpt2", "bert", "vit", "clip", "llama", "resnet18"]
+MODELS = ["chain", "gpt2", "bert", "vit", "clip", "llama", "resnet18", "mobilenet", "unet"]
 PASS = wide_models.SAMPLES // step_time.BATCH
 
 
