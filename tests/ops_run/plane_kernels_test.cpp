@@ -39,6 +39,7 @@
 #include "runtime/kernels/winograd.h"
 #include "runtime/reference/run_together.h"
 #include "tests/ops_run/drawn.h"
+#include "wire/convolution.h"
 
 namespace graphpipe::runtime {
 namespace {
@@ -118,6 +119,26 @@ std::vector<at::Tensor> passes_of(const PlaneCase& c) {
           convolution_weight_gradient(gradient, x, w, geometry)};
 }
 
+WindowShape shape_of(const PlaneCase& c) {
+  const auto places = [&](size_t axis) {
+    return (c.size[axis] + 2 * c.pads[axis] - c.dilations[axis] * (c.kernel[axis] - 1) - 1) / c.strides[axis] + 1;
+  };
+  return {.samples = c.samples,
+          .channels = c.channels,
+          .height = c.size[0],
+          .width = c.size[1],
+          .kernel_height = c.kernel[0],
+          .kernel_width = c.kernel[1],
+          .stride_down = c.strides[0],
+          .stride_right = c.strides[1],
+          .pad_top = c.pads[0],
+          .pad_left = c.pads[1],
+          .step_down = c.dilations[0],
+          .step_right = c.dilations[1],
+          .places_down = places(0),
+          .places_right = places(1)};
+}
+
 void check_convolution(const PlaneCase& c) {
   constexpr Pair kNone = {0, 0};
   CAPTURE(c.channels);
@@ -160,13 +181,17 @@ TEST_CASE("convolutions of planes and both their gradients are those in float64,
 TEST_CASE("convolutions of planes in bfloat16 and their gradients are the rounded ones of float64") {
   const c10::InferenceMode no_autograd;
   constexpr Pair kNone = {0, 0};
-  // Half a unit in the last place of a result; one of an input gradient, which a sum of rounded products may be.
-  constexpr double kRounding = 1.0 / 256;
+  // Half a unit in the last place, once or twice. Where LibTorch computes a pass without oneDNN it rounds each sample's
+  // share of the weights' gradient, and each sum over windows.
+  constexpr double kRounding = 1.0 / 256, kManyRoundings = 0.03;
   std::vector<PlaneCase> cases(std::begin(kPlanes), std::end(kPlanes));
   for (const int64_t size : {3, 8, 9}) cases.push_back({3, 20, 24, {size, size}, {1, 1}, {1, 1}, {0, 0}, {1, 1}});
   for (const PlaneCase& c : cases) {
     CAPTURE(c.channels);
     CAPTURE(c.size[0]);
+    const auto rounding_of = [&](wire::ConvolutionPass pass) {
+      return wire::convolves_bfloats_by_products(pass, shape_of(c), c.results) ? kRounding : kManyRoundings;
+    };
     const ConvolutionGeometry geometry{c.strides, c.pads, c.dilations};
     const auto drawn_bfloats = [](at::IntArrayRef sizes, int seed) { return drawn(sizes, seed).to(at::kBFloat16); };
     const at::Tensor x = drawn_bfloats({c.samples, c.channels, c.size[0], c.size[1]}, 1);
@@ -179,12 +204,14 @@ TEST_CASE("convolutions of planes in bfloat16 and their gradients are the rounde
     const auto [of_x, of_w, none] =
         at::convolution_backward(gradient.to(at::kDouble), wide_x, wide_w, std::nullopt, c.strides, c.pads, c.dilations,
                                  false, kNone, 1, {true, true, false});
-    CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) < kRounding);
+    CHECK(relative_difference(convolution_input_gradient(gradient, x, w, geometry), of_x) <
+          rounding_of(wire::ConvolutionPass::kInputGradient));
     at::Tensor sum = convolution_weight_gradient(gradient, x, w, geometry);
+    const double of_sum = rounding_of(wire::ConvolutionPass::kWeightGradient);
     CHECK((sum.scalar_type() == at::kBFloat16));
-    CHECK(relative_difference(sum, of_w) < kRounding);
+    CHECK(relative_difference(sum, of_w) < of_sum);
     add_convolution_weight_gradient(sum, gradient, x, w, geometry);
-    CHECK(relative_difference(sum, of_w * 2) < kRounding);
+    CHECK(relative_difference(sum, of_w * 2) < of_sum);
   }
 }
 
@@ -258,23 +285,7 @@ TEST_CASE("windows are LibTorch's columns, and adding them back is their transpo
   const c10::InferenceMode no_autograd;
   for (const PlaneCase& c : kPlanes) {
     const at::Tensor x = drawn({c.samples, c.channels, c.size[0], c.size[1]}, 5);
-    const auto places = [&](size_t axis) {
-      return (c.size[axis] + 2 * c.pads[axis] - c.dilations[axis] * (c.kernel[axis] - 1) - 1) / c.strides[axis] + 1;
-    };
-    const WindowShape shape{.samples = c.samples,
-                            .channels = c.channels,
-                            .height = c.size[0],
-                            .width = c.size[1],
-                            .kernel_height = c.kernel[0],
-                            .kernel_width = c.kernel[1],
-                            .stride_down = c.strides[0],
-                            .stride_right = c.strides[1],
-                            .pad_top = c.pads[0],
-                            .pad_left = c.pads[1],
-                            .step_down = c.dilations[0],
-                            .step_right = c.dilations[1],
-                            .places_down = places(0),
-                            .places_right = places(1)};
+    const WindowShape shape = shape_of(c);
     const at::Tensor expected = at::im2col(x, c.kernel, c.dilations, c.pads, c.strides);
     const at::Tensor by_places = expected.view({c.samples, shape.rows(), shape.places_down, shape.places_right});
     at::Tensor planes = at::zeros(x.sizes(), at::kFloat);
