@@ -121,45 +121,37 @@ struct Taps {
   }
 };
 
-/// Calls work(first tap, first column, first element of the plane) for each row and sample.
+/// Calls work(column, element of the planes, whether it is inside) for each row, sample and place of its windows.
 template <typename Work>
-GRAPHPIPE_INLINE void for_each_plane(const Rows& rows, int64_t places, const Work& work) {
+GRAPHPIPE_INLINE void for_each_tap(const Rows& rows, const Work& work) {
   const auto& [shape, block, begin, end] = rows;
+  const Taps taps(shape, block);
+  const int64_t places = block.lines * shape.places_right;
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t channel = block.first_channel + row / shape.kernel(), taps = row % shape.kernel() * places;
-    for (int64_t n = 0; n < block.samples; ++n)
-      work(taps, (row * block.samples + n) * places,
-           ((block.first_sample + n) * shape.channels + channel) * shape.height * shape.width);
+    const int64_t channel = block.first_channel + row / shape.kernel(), first = row % shape.kernel() * places;
+    for (int64_t n = 0; n < block.samples; ++n) {
+      const int64_t column = (row * block.samples + n) * places;
+      const int64_t plane = ((block.first_sample + n) * shape.channels + channel) * shape.height * shape.width;
+      for (int64_t i = 0; i < places; ++i)
+        work(column + i, plane + taps.offset[first + i], taps.is_inside[first + i] != 0);
+    }
   }
 }
 
 template <typename Element>
 GRAPHPIPE_INLINE void read_short_lines(const Rows& rows, const Element* planes, Element* columns) {
-  const Taps taps(rows.shape, rows.block);
-  const int64_t places = rows.block.lines * rows.shape.places_right;
-  for_each_plane(
-      rows, places, [&](int64_t first_tap, int64_t column, int64_t first) __attribute__((always_inline)) {
-        const int32_t *const offset = taps.offset + first_tap, *const is_inside = taps.is_inside + first_tap;
-        const Element* __restrict const plane = planes + first;
-        Element* __restrict const to = columns + column;
-        for (int64_t i = 0; i < places; ++i) {
-          const Element element = plane[offset[i]];
-          to[i] = is_inside[i] != 0 ? element : Element{0};
-        }
+  for_each_tap(
+      rows, [&](int64_t column, int64_t from, bool is_inside) __attribute__((always_inline)) {
+        const Element element = planes[from];
+        columns[column] = is_inside ? element : Element{0};
       });
 }
 
 template <typename Element>
 GRAPHPIPE_INLINE void add_short_lines(const Rows& rows, const Element* columns, float* planes) {
-  const Taps taps(rows.shape, rows.block);
-  const int64_t places = rows.block.lines * rows.shape.places_right;
-  for_each_plane(
-      rows, places, [&](int64_t first_tap, int64_t column, int64_t first) __attribute__((always_inline)) {
-        const int32_t *const offset = taps.offset + first_tap, *const is_inside = taps.is_inside + first_tap;
-        const Element* const from = columns + column;
-        float* const plane = planes + first;
-        for (int64_t i = 0; i < places; ++i) plane[offset[i]] += is_inside[i] != 0 ? widened(from[i]) : 0.0F;
-      });
+  for_each_tap(
+      rows, [&](int64_t column, int64_t to, bool is_inside)
+                __attribute__((always_inline)) { planes[to] += is_inside ? widened(columns[column]) : 0.0F; });
 }
 
 template <typename Element>
