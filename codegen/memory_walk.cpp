@@ -301,7 +301,10 @@ class ItemWalk {
   int64_t scratch_of(ir::NodeId id) const {
     const ir::Node& node = graph_.node(id);
     const ops::OpDef& entry = *ops::find_op(node.op);
-    const auto own = static_cast<int64_t>(ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch);
+    // What no machine has, as a stranger's model may ask for, stays a number that adds up.
+    constexpr double kMaxScratch = 1e18;
+    const double asked = ops::work_of(entry, ops::NodeView(graph_, node), samples_).scratch;
+    const auto own = static_cast<int64_t>(std::min(asked, kMaxScratch));
     // If the outer axes of a stack are repeated, both account for the copy.
     return entry.stacks_matrices ? std::max(own, copied_stacks(node)) : own + copied_operands(entry, node);
   }

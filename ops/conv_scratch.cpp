@@ -125,8 +125,10 @@ std::optional<double> bfloat_product_scratch(const NodeView& node, const ConvOpe
   const double columns = static_cast<double>(shape->windows()) * static_cast<double>(shape->rows()) * kBfloatBytes;
   const double by_channels = has_copies ? bytes_of(operands.y, samples) : 0;
   const bool sums = pass == wire::ConvolutionPass::kInputGradient && !is_whole;
-  return (is_whole && !has_copies ? 0 : columns) + by_channels +
-         (sums ? bytes_of(operands.x, samples) * sizeof(float) / kBfloatBytes : 0);
+  // With the pads of a kernel that has unequal ones, which the runtime adds before.
+  const double padded = static_cast<double>(shape->height) * static_cast<double>(shape->width) *
+                        static_cast<double>(shape->samples) * static_cast<double>(shape->channels);
+  return (is_whole && !has_copies ? 0 : columns) + by_channels + (sums ? padded * sizeof(float) : 0);
 }
 
 /// If the runtime multiplies (runtime/kernels/convolution.cpp): its workspace. Unset if it does not.

@@ -22,7 +22,7 @@ bool is_depthwise(const NodeView& node, const ConvOperands& operands);
 std::optional<wire::Convolution> winograd_pass(const NodeView& node, const ConvOperands& operands, Samples samples);
 
 /// Whether the runtime computes it with loops of its own, which add to gradient sums in place: as a matrix product
-/// (wire/convolution.h) or channel by channel (wire/depthwise.h).
+/// of float32 (wire/convolution.h) or channel by channel (wire/depthwise.h).
 bool adds_in_place(const NodeView& node, const ConvOperands& operands, Samples samples);
 
 /// An upper bound in bytes, whatever the runtime chooses.

@@ -32,7 +32,7 @@ inline bool convolves_by_products(ConvolutionPass pass, const WindowShape& shape
   return windows <= (shape.has_strides() ? 128 : are_largest ? 40 : 4);
 }
 
-/// In bfloat16 likewise: oneDNN's convolutions copy weights and activations in each call, its products take them as
+/// In bfloat16 likewise: oneDNN's convolutions copy weights and activations in each call, its products take weights as
 /// they lie. Windows are copied instead, which is dear where many meet few results. Measured on an Intel processor with
 /// AMX.
 inline bool convolves_bfloats_by_products(ConvolutionPass pass, const WindowShape& shape, int64_t results) {
@@ -41,8 +41,9 @@ inline bool convolves_bfloats_by_products(ConvolutionPass pass, const WindowShap
   return shape.is_pointwise() || shape.windows() <= windows_of_result * results;
 }
 
-/// Of those, whether each sample is one product that reads its planes as they lie. Else windows are copied to columns,
-/// of float32 a block at a time.
+/// Of those, whether each sample is one product that reads its planes as they lie. Else windows are copied to columns:
+/// of float32 a block at a time; of bfloat16 all at once, and where there are several samples so are those of weights'
+/// gradients, so that their sum is rounded once.
 inline bool convolves_whole_planes(const WindowShape& shape) {
   constexpr int64_t kManyPlaces = 64;
   return shape.reads_whole_planes() && (shape.places() >= kManyPlaces || shape.samples == 1);

@@ -229,7 +229,6 @@ struct ByColumn {
       const Element* __restrict from = b.gradient + line, * __restrict x = b.x + line;
       Element* __restrict to = b.of_x + line;
       for (int64_t i = 0; i < channels.count * shape.width; ++i)
-
         narrow_to((widened(from[i]) - of_gradient.of[i] - (widened(x[i]) - mean.of[i]) * of_x.of[i]) * times.of[i],
                   to[i]);
     }

@@ -1,7 +1,8 @@
 #pragma once
 // Convolutions of planes in one group and bfloat16 on CPUs as products of the weights by the windows (windows.h), for
 // passes that wire::convolves_bfloats_by_products names. oneDNN's convolutions copy weights and activations to orders
-// of their own in each call; its products take operands as they lie. All windows are columns at once: there are few.
+// of their own in each call; its products take weights and whole planes as they lie. Other windows are columns, all of
+// them at once.
 
 #include <ATen/core/Tensor.h>
 

@@ -42,7 +42,7 @@ GRAPHPIPE_AVX2 void pass_inside_avx2(const Clipped<Element>& clipped, int64_t be
 #endif
 
 template <typename Element>
-void pass_all(const Clipped<Element>& clipped, int64_t count) {
+void pass_inside_bounds(const Clipped<Element>& clipped, int64_t count) {
   for_parts(count, kElementsPerThread, [&](int64_t begin, int64_t end) {
 #if defined(__x86_64__)
     if (has_avx2()) return pass_inside_avx2(clipped, begin, end);
@@ -56,13 +56,18 @@ void pass_all(const Clipped<Element>& clipped, int64_t count) {
 at::Tensor clip_gradient(const at::Tensor& gradient, const at::Tensor& x, double low, double high) {
   const auto lowest = static_cast<float>(low), highest = static_cast<float>(high);
   if (are_bfloats(gradient) && are_bfloats(x)) {
+    uint16_t bounds[2];  // as the clip has them
+    narrow_to(lowest, bounds[0]);
+    narrow_to(highest, bounds[1]);
     at::Tensor of_x = new_bfloats(x.sizes());
-    pass_all<uint16_t>({bits_of(gradient), bits_of(x), lowest, highest, mutable_bits_of(of_x)}, x.numel());
+    pass_inside_bounds<uint16_t>(
+        {bits_of(gradient), bits_of(x), widened(bounds[0]), widened(bounds[1]), mutable_bits_of(of_x)}, x.numel());
     return of_x;
   }
   if (!loop_takes(gradient) || !loop_takes(x)) return at::where(x.ge(low).logical_and_(x.le(high)), gradient, 0.0);
   at::Tensor of_x = new_floats(x.sizes());
-  pass_all<float>({elements_of(gradient), elements_of(x), lowest, highest, of_x.mutable_data_ptr<float>()}, x.numel());
+  pass_inside_bounds<float>({elements_of(gradient), elements_of(x), lowest, highest, of_x.mutable_data_ptr<float>()},
+                            x.numel());
   return of_x;
 }
 

@@ -99,8 +99,9 @@ GRAPHPIPE_INLINE void add_rows(const Rows& rows, const Element* columns, float* 
 constexpr int64_t kShortLine = 8, kMaxTaps = 2048;
 
 bool has_short_lines(const WindowShape& shape, const WindowBlock& block) {
-  return shape.places_right <= kShortLine && shape.kernel() <= kMaxTaps / (block.lines * shape.places_right) &&
-         shape.height * shape.width <= std::numeric_limits<int32_t>::max();
+  const int64_t elements = shape.height * shape.width;
+  return elements > 0 && elements <= std::numeric_limits<int32_t>::max() && shape.places_right <= kShortLine &&
+         shape.kernel() <= kMaxTaps / (block.lines * shape.places_right);
 }
 
 /// For each element of the kernel and each place of a sample's windows: the element of the plane, and whether it lies

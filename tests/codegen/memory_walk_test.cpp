@@ -242,3 +242,12 @@ TEST_CASE("a stage that recomputes keeps its inputs alone") {
   CHECK(kept.again.peak == Bytes(0));
   CHECK(recomputed.forward.left + recomputed.again.left >= kept.forward.left);
 }
+
+TEST_CASE("a workspace that no machine has is too large, and no number that has run over") {
+  GraphMaker make(ir::DType::kBFloat16);
+  const int64_t channels = int64_t{1} << 30, pad = int64_t{1} << 20;
+  const auto x = make.input("x", {batch(), size(channels), size(1), size(1)});
+  const auto weight = make.weight("w", {size(1), size(channels), size(1), size(1)});
+  make.output(make.node("Conv", {x, weight}, {{"pads", std::vector<int64_t>(4, pad)}}), "y");
+  CHECK(item_of(make.graph, 2).forward.peak > Bytes(int64_t{1} << 58));
+}

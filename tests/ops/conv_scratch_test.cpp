@@ -34,6 +34,13 @@ constexpr Measured kMultiplied[] = {
     {3, 768, 224, 16, 16, 230400, 230400, 230400},
 };
 
+// The same in bfloat16: whole planes; all columns, planes by channels, and for the input's gradient float32 sums.
+constexpr Measured kMultipliedBfloats[] = {
+    {64, 256, 28, 1, 1, 0, 0, 1003520},
+    {256, 512, 14, 2, 1, 150528, 551936, 150528},
+    {512, 512, 2, 1, 3, 81920, 98304, 81920},
+};
+
 double scratch(const char* op, const std::vector<ir::TensorType>& inputs, const ir::TensorType& output,
                const Measured& of) {
   OneNode one(op, inputs, {{"strides", std::vector<int64_t>{of.stride, of.stride}}});
@@ -45,23 +52,24 @@ struct Phases {
   double forward, input_gradient, weight_gradient;
 };
 
-Phases predicted_of(const Measured& of) {
+Phases predicted_of(const Measured& of, ir::DType type = ir::DType::kFloat32) {
   const int64_t out = (of.size + 2 * (of.kernel / 2) - of.kernel) / of.stride + 1;
-  const ir::TensorType x = f32({ir::Dim::batch(), fixed(of.channels), fixed(of.size), fixed(of.size)});
-  const ir::TensorType y = f32({ir::Dim::batch(), fixed(of.results), fixed(out), fixed(out)});
-  const ir::TensorType w = f32({fixed(of.results), fixed(of.channels), fixed(of.kernel), fixed(of.kernel)});
+  const ir::TensorType x{type, {ir::Dim::batch(), fixed(of.channels), fixed(of.size), fixed(of.size)}};
+  const ir::TensorType y{type, {ir::Dim::batch(), fixed(of.results), fixed(out), fixed(out)}};
+  const ir::TensorType w{type, {fixed(of.results), fixed(of.channels), fixed(of.kernel), fixed(of.kernel)}};
   return {scratch("Conv", {x, w}, y, of), scratch("ConvGradInput", {y, w}, x, of),
           scratch("ConvGradWeight", {y, x, w}, w, of)};
 }
 
 TEST_CASE("the scratch of a convolution that is multiplied is a block of columns and activations by channels") {
-  for (const Measured& of : kMultiplied) {
+  const auto check = [](const Measured& of, const Phases& predicted) {
     CAPTURE(of.channels);
-    const Phases predicted = predicted_of(of);
     CHECK(predicted.forward == of.forward);
     CHECK(predicted.input_gradient == of.input_gradient);
     CHECK(predicted.weight_gradient == of.weight_gradient);
-  }
+  };
+  for (const Measured& of : kMultiplied) check(of, predicted_of(of));
+  for (const Measured& of : kMultipliedBfloats) check(of, predicted_of(of, ir::DType::kBFloat16));
 }
 
 TEST_CASE("the scratch of a convolution is never less than what LibTorch allocates for it, and not four times it") {

@@ -306,6 +306,15 @@ TEST_CASE("windows are LibTorch's columns, and adding them back is their transpo
   }
 }
 
+TEST_CASE("windows of planes without elements are padding, and give nothing back") {
+  const WindowShape shape = shape_of({2, 3, 1, {0, 4}, {3, 3}, {1, 1}, {2, 2}, {1, 1}});
+  const WindowBlock all{.samples = shape.samples, .lines = shape.places_down, .channels = shape.channels};
+  at::Tensor columns = at::ones({shape.rows(), shape.windows()});
+  windows_to_columns(shape, all, static_cast<const float*>(nullptr), columns.mutable_data_ptr<float>());
+  CHECK(columns.eq(0).all().item<bool>());
+  add_columns_to_planes(shape, all, columns.const_data_ptr<float>(), nullptr);
+}
+
 TEST_CASE("maxima of windows and their places are LibTorch's to the bit, with ties, infinities and NaNs") {
   const c10::InferenceMode no_autograd;
   for (const PlaneCase& c : {PlaneCase{2, 3, 0, {13, 11}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
