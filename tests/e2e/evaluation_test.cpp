@@ -51,3 +51,18 @@ TEST_CASE(
   // A plan that trains nothing has nothing to evaluate beside it.
   graphpipe_output({"run", forwards, "--eval-data", data, "--quiet"}, 2);
 }
+
+TEST_CASE("an evaluation of a training in bf16 has the loss of one in float32, but for rounding") {
+  const Reference reference = read_batch_reference("resnet");
+  const std::string data = reference.folder + "/data";
+  const auto loss = [&](const std::string& precision) {
+    const std::string folder = work_folder("evaluation_" + precision);
+    compile(reference, folder, {"--devices", "1", "--stages", "1", "--precision", precision});
+    const json run = json::parse(graphpipe_output({"run", folder, "--data", data, "--steps", "2", "--lr", "0.05",
+                                                   "--eval-data", data, "--eval-every", "2", "--json", "--quiet"}));
+    return run["eval_losses"][0].get<double>();
+  };
+  const double narrow = loss("bf16"), wide = loss("float32");
+  CHECK(narrow != wide);
+  CHECK(narrow == doctest::Approx(wide).epsilon(1e-2));
+}
