@@ -31,9 +31,28 @@ bool adds_traffic(const ir::Device& device, ops::Kernel kernel) {
   return device.depthwise.count > 0 && is_convolution(kernel) && kernel != ops::Kernel::kWinograd;
 }
 
+/// The device's rate in the type of a kernel that may have one; 0 where it has none.
+FlopsPerSecond sixteen_bit_rate(const ir::Device& device, ops::Kernel kernel, ir::DType type) {
+  const bool is_plain = kernel == ops::Kernel::kConvolution || kernel == ops::Kernel::kWinograd;
+  const bool is_attention = kernel == ops::Kernel::kAttention;
+  if (kernel != ops::Kernel::kProduct && !is_plain && !is_attention) return {};
+  if (type != ir::DType::kBFloat16 && type != ir::DType::kFloat16) return {};
+  const ir::SixteenBitRates& rates = type == ir::DType::kBFloat16 ? device.bfloat16 : device.float16;
+  const FlopsPerSecond own = is_plain ? rates.convolution : is_attention ? rates.attention : rates.products;
+  return own.count > 0 ? own : rates.products;
+}
+
+/// The type that a node computes in: that of its first operand.
+ir::DType computed_type(const ir::Graph& graph, const ir::Node& node) {
+  for (const ir::ValueId id : node.inputs)
+    if (id.valid()) return graph.value(id).type.dtype;
+  return ir::DType::kFloat32;
+}
+
 }  // namespace
 
-FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel) {
+FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel, ir::DType type) {
+  if (const FlopsPerSecond own = sixteen_bit_rate(device, kernel, type); own.count > 0) return own;
   FlopsPerSecond known = device.compute;
   if (kernel == ops::Kernel::kWinograd && device.winograd.count > 0) return device.winograd;
   if (kernel == ops::Kernel::kDepthwise && device.depthwise.count > 0) return device.depthwise;
@@ -47,10 +66,28 @@ BytesPerSecond weight_bandwidth(const ir::Device& device) {
   return device.weight_bandwidth.count > 0 ? device.weight_bandwidth : device.memory_bandwidth;
 }
 
+namespace {
+
+/// Gives `slowest` the lower of both devices' rates in 16-bit types, which fall back to those of float32: before these.
+void lower_sixteen_bit_rates(ir::Device& slowest, const ir::Device& device) {
+  using Rates = ir::SixteenBitRates;
+  for (const auto& [rates, type] :
+       {std::pair(&ir::Device::bfloat16, ir::DType::kBFloat16), std::pair(&ir::Device::float16, ir::DType::kFloat16)})
+    for (const auto& [rate, kernel] :
+         {std::pair(&Rates::convolution, ops::Kernel::kConvolution),
+          std::pair(&Rates::attention, ops::Kernel::kAttention), std::pair(&Rates::products, ops::Kernel::kProduct)})
+      if ((slowest.*rates.*rate).count > 0 || (device.*rates.*rate).count > 0)
+        slowest.*rates.*rate =
+            std::min(flops_per_second(slowest, kernel, type), flops_per_second(device, kernel, type));
+}
+
+}  // namespace
+
 ir::Device slowest_device(const ir::Cluster& cluster) {
   GP_CHECK(!cluster.devices.empty());
   ir::Device slowest = cluster.devices[ir::DeviceId(0u)];
   for (const ir::Device& device : cluster.devices) {
+    lower_sixteen_bit_rates(slowest, device);
     // Winograd's and depthwise ones' before that of convolutions, which they fall back to.
     for (const auto& [rate, kernel] : {std::pair(&ir::Device::winograd, ops::Kernel::kWinograd),
                                        std::pair(&ir::Device::depthwise, ops::Kernel::kDepthwise),
@@ -119,6 +156,7 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
   const ir::Node& node = graph_.node(id);
   const ops::OpDef* entry = ops::find_op(node.op);
   GP_CHECK(entry != nullptr);
+  const ir::DType type = computed_type(graph_, node);
   std::vector<ir::SampleFunction::Point> points;
   for (int64_t n : points_) {
     const ops::Work work = entry->work == nullptr ? ops::Work{} : entry->work(ops::NodeView(graph_, node), Samples(n));
@@ -126,7 +164,7 @@ ir::SampleFunction OpPrices::analytic(ir::NodeId id) const {
     // Convolutions put their weights into an order of their own in each call.
     const bool streams = device_.weight_bandwidth.count > 0 && (streams_weights_ || adds);
     const double streamed = streams ? std::min(weight_bytes(node), work.bytes) : 0;
-    const double arithmetic = work.flops / flops_per_second(device_, work.kernel).count;
+    const double arithmetic = work.flops / flops_per_second(device_, work.kernel, type).count;
     const double traffic = (work.bytes - streamed) / device_.memory_bandwidth.count;
     const double seconds = (adds ? arithmetic + traffic : std::max(arithmetic, traffic)) +
                            (streamed > 0 ? streamed / device_.weight_bandwidth.count : 0);

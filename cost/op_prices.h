@@ -10,8 +10,8 @@
 
 namespace graphpipe::cost {
 
-/// The device's rate for this kernel.
-FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel);
+/// The device's rate for this kernel, computing in this type.
+FlopsPerSecond flops_per_second(const ir::Device& device, ops::Kernel kernel, ir::DType type = ir::DType::kFloat32);
 
 /// The device's rate for weights that fit in no cache.
 BytesPerSecond weight_bandwidth(const ir::Device& device);

@@ -391,7 +391,7 @@ Status add_kinds(const ir::Graph& graph, const ir::Cluster& cluster, const Price
     const auto is_like = [&](const ir::Device& other) {
       const auto rates = [](const ir::Device& of) {
         return std::tuple(of.compute, of.convolution, of.winograd, of.depthwise, of.attention, of.functions,
-                          of.memory_bandwidth, of.weight_bandwidth, of.launch_overhead);
+                          of.bfloat16, of.float16, of.memory_bandwidth, of.weight_bandwidth, of.launch_overhead);
       };
       return rates(device) == rates(other);
     };

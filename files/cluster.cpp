@@ -29,6 +29,21 @@ void need_rate_or_none(FieldProblems& problems, const std::string& path, double 
   if (number != 0) need_rate(problems, path, number);
 }
 
+ir::SixteenBitRates rates_of(const schema::SixteenBitRates& rates, const std::string& path, FieldProblems& problems) {
+  need_rate_or_none(problems, path + ".flops_per_second", rates.flops_per_second());
+  need_rate_or_none(problems, path + ".convolution_flops_per_second", rates.convolution_flops_per_second());
+  need_rate_or_none(problems, path + ".attention_flops_per_second", rates.attention_flops_per_second());
+  return {.products = FlopsPerSecond(rates.flops_per_second()),
+          .convolution = FlopsPerSecond(rates.convolution_flops_per_second()),
+          .attention = FlopsPerSecond(rates.attention_flops_per_second())};
+}
+
+void fill_rates(const ir::SixteenBitRates& rates, schema::SixteenBitRates& message) {
+  if (rates.products.count > 0) message.set_flops_per_second(rates.products.count);
+  if (rates.convolution.count > 0) message.set_convolution_flops_per_second(rates.convolution.count);
+  if (rates.attention.count > 0) message.set_attention_flops_per_second(rates.attention.count);
+}
+
 ir::Device device_of(const schema::Device& device, const std::string& path, FieldProblems& problems) {
   problems.need_range(path + ".host", device.host(), 0, kMaxHosts);
   if (!(device.memory_bytes() > 0 && device.memory_bytes() <= kMaxMemory))
@@ -54,6 +69,8 @@ ir::Device device_of(const schema::Device& device, const std::string& path, Fiel
           .depthwise = FlopsPerSecond(device.depthwise_flops_per_second()),
           .attention = FlopsPerSecond(device.attention_flops_per_second()),
           .functions = FlopsPerSecond(device.function_flops_per_second()),
+          .bfloat16 = rates_of(device.bfloat16(), path + ".bfloat16", problems),
+          .float16 = rates_of(device.float16(), path + ".float16", problems),
           .memory_bandwidth = BytesPerSecond(device.memory_bytes_per_second()),
           .weight_bandwidth = BytesPerSecond(device.weight_bytes_per_second()),
           .launch_overhead = Seconds(device.launch_overhead_seconds())};
@@ -103,6 +120,8 @@ void fill_message(const ir::Cluster& cluster, schema::ClusterFile& message) {
     if (device.depthwise.count > 0) out.set_depthwise_flops_per_second(device.depthwise.count);
     if (device.attention.count > 0) out.set_attention_flops_per_second(device.attention.count);
     if (device.functions.count > 0) out.set_function_flops_per_second(device.functions.count);
+    if (device.bfloat16 != ir::SixteenBitRates{}) fill_rates(device.bfloat16, *out.mutable_bfloat16());
+    if (device.float16 != ir::SixteenBitRates{}) fill_rates(device.float16, *out.mutable_float16());
     out.set_memory_bytes_per_second(device.memory_bandwidth.count);
     if (device.weight_bandwidth.count > 0) out.set_weight_bytes_per_second(device.weight_bandwidth.count);
     out.set_launch_overhead_seconds(device.launch_overhead.count);

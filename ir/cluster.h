@@ -12,6 +12,13 @@ namespace graphpipe::ir {
 
 using DeviceId = Id<struct DeviceTag>;
 
+/// Rates in a 16-bit type of the kernels that `--precision` computes in it, where they are known, else 0: those of
+/// convolutions (but depthwise ones) and of attention are then those of matrix products, and these as in float32.
+struct SixteenBitRates {
+  FlopsPerSecond products, convolution, attention;
+  bool operator==(const SixteenBitRates&) const = default;
+};
+
 struct Device {
   ModelText name;
   /// Host the device is on: same host, same machine.
@@ -20,6 +27,7 @@ struct Device {
   /// Of matrix products; of convolutions, of those that Winograd's method fits (wire/convolution.h) and depthwise ones,
   /// of attention, and of norms and functions (wire/function_flops.h), where those are known apart, else 0.
   FlopsPerSecond compute, convolution, winograd, depthwise, attention, functions;
+  SixteenBitRates bfloat16, float16;
   BytesPerSecond memory_bandwidth;
   /// Of weights and their gradients where a model has more of them than caches hold: what they take beside arithmetic.
   /// 0: as memory_bandwidth, at the same time as arithmetic.

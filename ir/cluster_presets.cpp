@@ -11,11 +11,13 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-Device gpu(int64_t memory, double teraflops, double bandwidth, double launch) {
+Device gpu(int64_t memory, double teraflops, double bfloat16, double float16, double bandwidth, double launch) {
   return {.name = {},
           .host = 0,
           .memory = Bytes(memory),
           .compute = FlopsPerSecond(teraflops * 1e12),
+          .bfloat16 = {.products = FlopsPerSecond(bfloat16 * 1e12)},
+          .float16 = {.products = FlopsPerSecond(float16 * 1e12)},
           .memory_bandwidth = BytesPerSecond(bandwidth),
           .launch_overhead = Seconds(launch)};
 }
@@ -34,11 +36,11 @@ std::span<const ClusterPreset> cluster_presets() {
   static const std::array kH100Links = {level(8, kInside, 450e9)};
   static const std::array kPresets = {
       ClusterPreset{"summit", "machines of four V100 of 16 GB, two to a socket, NVLink 2, 100 Gb/s", 4,
-                    gpu(16 * kGiB, 15.7, 900e9, kV100Launch), kSummitLinks, level(0, kNetwork, 12.5e9)},
+                    gpu(16 * kGiB, 15.7, /*bfloat16=*/0, /*float16=*/125, 900e9, kV100Launch), kSummitLinks, level(0, kNetwork, 12.5e9)},
       ClusterPreset{"dgx-a100", "machines of eight A100 of 80 GB, NVLink 3, 200 Gb/s a GPU", 8,
-                    gpu(80 * kGiB, 19.5, 2039e9, kA100Launch), kA100Links, level(0, kNetwork, 25e9)},
+                    gpu(80 * kGiB, 19.5, /*bfloat16=*/312, /*float16=*/312, 2039e9, kA100Launch), kA100Links, level(0, kNetwork, 25e9)},
       ClusterPreset{"dgx-h100", "machines of eight H100 of 80 GB, NVLink 4, 400 Gb/s a GPU", 8,
-                    gpu(80 * kGiB, 67, 3350e9, kH100Launch), kH100Links, level(0, kNetwork, 50e9)},
+                    gpu(80 * kGiB, 67, /*bfloat16=*/989, /*float16=*/989, 3350e9, kH100Launch), kH100Links, level(0, kNetwork, 50e9)},
   };
   return kPresets;
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Clusters by name: `--cluster NAME`. Their numbers are those of the vendors' data sheets, peak rates of float32
-// without tensor cores; docs/clusters.md names the source of each.
+// without tensor cores and of 16-bit types with them; docs/clusters.md names the source of each.
 
 #include <optional>
 #include <span>

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -132,7 +133,7 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
   ir::Device& device = cluster.devices[ir::DeviceId(0u)];
   ir::LinkLevel& link = cluster.levels.front();
   device.name = ModelText(key);
-  bool has_device = false, has_kernels = false, has_weights = false, has_link = false, has_runtime = false;
+  std::set<std::string> found;
   std::istringstream all(lines);
   for (std::string line; std::getline(all, line);) {
     std::istringstream words(line);
@@ -140,28 +141,37 @@ std::optional<ir::Cluster> calibration_of_lines(const std::string& lines, const 
     words >> kind;
     double per_byte = 0;
     ir::RuntimeCosts& costs = cluster.runtime;
+    const auto read = [&](std::initializer_list<double*> numbers) {
+      if (read_numbers(words, numbers)) found.insert(kind);
+    };
+    const auto read_rates = [&](ir::SixteenBitRates& rates) {
+      read({&rates.products.count, &rates.convolution.count, &rates.attention.count});
+    };
     if (kind == "device") {
-      has_device =
-          read_numbers(words, {&device.compute.count, &device.memory_bandwidth.count, &device.launch_overhead.count});
+      read({&device.compute.count, &device.memory_bandwidth.count, &device.launch_overhead.count});
     } else if (kind == "kernels") {
-      has_kernels = read_numbers(words, {&device.convolution.count, &device.winograd.count, &device.depthwise.count,
-                                         &device.attention.count, &device.functions.count});
+      read({&device.convolution.count, &device.winograd.count, &device.depthwise.count, &device.attention.count,
+            &device.functions.count});
+    } else if (kind == "bfloat16") {
+      read_rates(device.bfloat16);
+    } else if (kind == "float16") {
+      read_rates(device.float16);
     } else if (kind == "weights") {
-      has_weights = read_numbers(words, {&device.weight_bandwidth.count});
+      read({&device.weight_bandwidth.count});
     } else if (kind == "link") {
-      has_link = read_numbers(words, {&link.latency.count, &per_byte});
+      read({&link.latency.count, &per_byte});
       link.bandwidth = BytesPerSecond(1 / std::max(per_byte, 1e-13));
     } else if (kind == "runtime") {
-      has_runtime =
-          read_numbers(words, {&costs.action.count, &costs.message.count, &costs.message_byte, &costs.add_byte});
+      read({&costs.action.count, &costs.message.count, &costs.message_byte, &costs.add_byte});
     } else if (kind == "update" && words >> optimizer && optimizer == request.optimizer) {
       if (!read_numbers(words, {&costs.update_tensor.count, &costs.update_byte})) return std::nullopt;
       costs.products_apart = wire::optimizer_named(optimizer).orthogonalises;
     }
   }
+  for (const char* kind : {"device", "kernels", "bfloat16", "float16", "weights", "runtime"})
+    if (!found.contains(kind)) return std::nullopt;
   const bool positive = device.compute.count > 0 && device.memory_bandwidth.count > 0;
-  if (!has_device || !has_kernels || !has_weights || !positive || !has_runtime || has_link != (request.processes > 1))
-    return std::nullopt;
+  if (!positive || found.contains("link") != (request.processes > 1)) return std::nullopt;
   return cluster;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "driver/cli/suggestion.h"
@@ -14,6 +15,7 @@
 #include "driver/report/report.h"
 #include "files/cluster.h"
 #include "ir/cluster_presets.h"
+#include "ir/model_spec.h"
 
 namespace graphpipe::driver {
 namespace {
@@ -23,12 +25,21 @@ using ir::DeviceId;
 constexpr const char* kConstantsName = "default";
 constexpr double kMaxBandwidth = 1e24;  // as in a cluster file
 
-std::string rates_text(const ir::Cluster& cluster) {
+/// FLOP/s of products as `--precision` has them, where that is known; else 0.
+double reduced_rate(const ir::Device& device, const std::string& precision) {
+  if (precision == ir::precision_name(ir::Precision::kBFloat16)) return device.bfloat16.products.count;
+  if (precision == ir::precision_name(ir::Precision::kFloat16)) return device.float16.products.count;
+  return 0;
+}
+
+std::string rates_text(const ir::Cluster& cluster, const std::string& precision) {
   const ir::Device& device = cluster.devices[DeviceId(0u)];
   const ir::LinkLevel& link = cluster.levels.front();
-  std::string out =
-      fmt::format("{}FLOP/s, {}B/s, {} per operator", human_count(device.compute.count),
-                  human_count(device.memory_bandwidth.count), human_seconds(device.launch_overhead.count));
+  std::string out = human_count(device.compute.count) + "FLOP/s";
+  if (const double reduced = reduced_rate(device, precision); reduced > 0)
+    out += fmt::format(" ({}FLOP/s in {})", human_count(reduced), precision);
+  out += fmt::format(", {}B/s, {} per operator", human_count(device.memory_bandwidth.count),
+                     human_seconds(device.launch_overhead.count));
   // A message from end to end, including the time that both ends are busy with it.
   const ir::RuntimeCosts& costs = cluster.runtime;
   if (cluster.devices.size() > 1)
@@ -85,10 +96,24 @@ Machine machine_of_preset(const ir::ClusterPreset& preset, const PlanOptions& op
   return machine;
 }
 
-Machine machine_of_constants(const PlanOptions& options, std::string_view why) {
-  Machine machine{.cluster = ir::equal_devices(count_of(options)), .source = MachineSource::kConstants};
+/// Processors without instructions for a 16-bit type take many times as long as in float32, where a user expects less.
+void note_slow_precision(Machine& machine, const std::string& precision) {
+  const ir::Device& device = machine.cluster.devices[DeviceId(0u)];
+  const double reduced = reduced_rate(device, precision);
+  if (reduced <= 0 || reduced >= device.compute.count) return;
+  machine.notes.push_back(
+      {.code = Code::kEnvironment,
+       .severity = Severity::kNote,
+       .origin = ModelText("--precision " + precision),
+       .message = fmt::format("matrix products reach {}FLOP/s in {} on this machine, {}FLOP/s in float32",
+                              human_count(reduced), precision, human_count(device.compute.count)),
+       .hint = "leave --precision out where steps are to be short on this machine"});
+}
+
+Machine machine_of_constants(const Options& options, std::string_view why) {
+  Machine machine{.cluster = ir::equal_devices(count_of(options.plan)), .source = MachineSource::kConstants};
   machine.sentence = text(count_text(machine.cluster.devices.size(), "equal device", "equal devices"), " (", why, ": ",
-                          rates_text(machine.cluster), ")");
+                          rates_text(machine.cluster, options.training.precision), ")");
   return machine;
 }
 
@@ -125,7 +150,8 @@ Machine this_machine(const ir::Cluster& calibration, const Options& options, std
   if (used > machine.cores) machine.sentence += text(" on ", count_text(machine.cores, "core", "cores"));
   if (used < machine.cores)
     machine.sentence += text(" on ", used, " of its ", machine.cores, " cores, more with --devices or --threads");
-  machine.sentence += text(" (", how, ": ", rates_text(machine.cluster), ")");
+  machine.sentence += text(" (", how, ": ", rates_text(machine.cluster, options.training.precision), ")");
+  note_slow_precision(machine, options.training.precision);
   return machine;
 }
 
@@ -155,11 +181,11 @@ std::string_view source_name(MachineSource source) {
 
 Result<Machine> find_machine(const Options& options) {
   const std::string& name = options.plan.cluster;
-  if (name == kConstantsName) return machine_of_constants(options.plan, "constants");
+  if (name == kConstantsName) return machine_of_constants(options, "constants");
   if (const ir::ClusterPreset* preset = ir::find_cluster_preset(name)) return machine_of_preset(*preset, options.plan);
   if (!name.empty()) return machine_of_file(options.plan);
   if (!options.plan.profile.empty()) {
-    Machine machine = machine_of_constants(options.plan, "constants");
+    Machine machine = machine_of_constants(options, "constants");
     machine.source = MachineSource::kProfile;
     machine.sentence = text(count_text(machine.cluster.devices.size(), "process", "processes"), ", as measured in ",
                             Terminal::encode_text(options.plan.profile).str());
@@ -167,12 +193,12 @@ Result<Machine> find_machine(const Options& options) {
   }
   if (const std::optional<std::string> variable = calibration_override()) {
     if (*variable != kConstantsName) return machine_of_variable(*variable, options);
-    return machine_of_constants(options.plan, text("constants, as ", kCalibrationVariable, " says"));
+    return machine_of_constants(options, text("constants, as ", kCalibrationVariable, " says"));
   }
   GP_TRY(std::optional<Calibration> calibration, calibrate_machine(*calibration_request(options)));
-  if (!calibration) return machine_of_constants(options.plan, "constants: no runtime is installed to calibrate with");
+  if (!calibration) return machine_of_constants(options, "constants: no runtime is installed to calibrate with");
   Machine machine = this_machine(calibration->cluster, options, "calibrated");
-  machine.notes = std::move(calibration->notes);
+  std::ranges::move(calibration->notes, std::back_inserter(machine.notes));
   return machine;
 }
 

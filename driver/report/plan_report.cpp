@@ -137,6 +137,13 @@ JsonObject multi_stage_json(const MultiStageAlternative& best) {
   return object.add("simulated_step", best.step_seconds).add("peak_bytes", best.peak_bytes);
 }
 
+JsonObject rates_json(const ir::Device& device, ir::DType type) {
+  JsonObject object;
+  object.add("flops_per_second", cost::flops_per_second(device, ops::Kernel::kProduct, type).count);
+  object.add("convolution_flops_per_second", cost::flops_per_second(device, ops::Kernel::kConvolution, type).count);
+  return object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention, type).count);
+}
+
 JsonObject machine_json(const Pipeline& pipeline) {
   const ir::Cluster& cluster = pipeline.plan.cluster;
   const ir::Device& device = cluster.devices[ir::DeviceId(0u)];
@@ -149,6 +156,8 @@ JsonObject machine_json(const Pipeline& pipeline) {
   object.add("depthwise_flops_per_second", cost::flops_per_second(device, ops::Kernel::kDepthwise).count);
   object.add("attention_flops_per_second", cost::flops_per_second(device, ops::Kernel::kAttention).count);
   object.add("function_flops_per_second", cost::flops_per_second(device, ops::Kernel::kFunction).count);
+  object.add("bfloat16", rates_json(device, ir::DType::kBFloat16));
+  object.add("float16", rates_json(device, ir::DType::kFloat16));
   object.add("memory_bytes_per_second", device.memory_bandwidth.count);
   object.add("weight_bytes_per_second", cost::weight_bandwidth(device).count);
   object.add("launch_overhead_seconds", device.launch_overhead.count).add("memory_bytes", device.memory.count);

@@ -89,6 +89,13 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class SixteenBitRates:
+    flops_per_second: float
+    convolution_flops_per_second: float
+    attention_flops_per_second: float
+
+
+@dataclass(frozen=True)
 class Machine:
     source: str
     description: str
@@ -100,6 +107,8 @@ class Machine:
     depthwise_flops_per_second: Optional[float] = None
     attention_flops_per_second: Optional[float] = None
     function_flops_per_second: Optional[float] = None
+    bfloat16: Optional[SixteenBitRates] = None
+    float16: Optional[SixteenBitRates] = None
     memory_bytes_per_second: Optional[float] = None
     weight_bytes_per_second: Optional[float] = None
     launch_overhead_seconds: Optional[float] = None

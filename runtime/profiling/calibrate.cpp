@@ -48,12 +48,18 @@ void print_update(const wire::OptimizerEntry& entry) {
   std::printf("update %s %.6e %.6e\n", entry.name, update.tensor, update.byte);
 }
 
+void print_rates(const char* type, const SixteenBitRates& rates) {
+  std::printf("%s %.6e %.6e %.6e\n", type, rates.products, rates.convolutions, rates.attention);
+}
+
 void measure_operators(bool print) {
   const DeviceRates rates = measure_rates();
   if (!print) return;
   std::printf("device %.6e %.6e %.6e\n", rates.products, rates.memory, rates.operator_seconds);
   std::printf("kernels %.6e %.6e %.6e %.6e %.6e\n", rates.convolutions, rates.winograd, rates.depthwise,
               rates.attention, rates.functions);
+  print_rates("bfloat16", rates.bfloat16);
+  print_rates("float16", rates.float16);
   std::printf("weights %.6e\n", rates.weights);
   for (const wire::OptimizerEntry& entry : wire::optimizers()) print_update(entry);
 }

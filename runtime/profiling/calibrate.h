@@ -1,5 +1,5 @@
 #pragma once
-// The calibration program, graphpipe-calibrate: what this machine can do per second, without a model. It takes about three
+// The calibration program, graphpipe-calibrate: what this machine can do per second, without a model. It takes about five
 // seconds and provides the numbers for `--devices N` if no cluster is given.
 //
 // All processes measure their operators at the same time, so that the numbers are those of a busy machine. The fastest
@@ -11,6 +11,8 @@ namespace graphpipe::runtime {
 /// value that the programs will run with. Lines on stdout, in seconds, bytes and FLOP/s:
 ///   device FLOPS MEMORY_BYTES_PER_SECOND OPERATOR_SECONDS
 ///   kernels CONVOLUTION_FLOPS WINOGRAD_FLOPS DEPTHWISE_FLOPS ATTENTION_FLOPS FUNCTION_FLOPS
+///   bfloat16 PRODUCT_FLOPS CONVOLUTION_FLOPS ATTENTION_FLOPS
+///   float16 PRODUCT_FLOPS CONVOLUTION_FLOPS ATTENTION_FLOPS
 ///   weights BYTES_PER_SECOND
 ///   update OPTIMIZER TENSOR BYTE
 ///   link LATENCY SECONDS_PER_BYTE

@@ -120,12 +120,12 @@ double operator_seconds() {
 /// as work.
 double beside_call(double seconds, double call) { return std::max(seconds - call, seconds / 10); }
 
-/// FLOP/s of float32 matrix products at the sizes of a layer, excluding the overhead of the calls.
-double product_rate(double operator_seconds) {
+/// FLOP/s of matrix products at the sizes of a layer, excluding the overhead of the calls.
+double product_rate(double operator_seconds, at::ScalarType type = at::kFloat) {
   constexpr int64_t kSizes[][3] = {{64, 256, 256}, {256, 256, 1024}, {256, 512, 512}};
   double flops = 0, seconds = 0;
   for (const auto& [rows, inner, columns] : kSizes) {
-    const at::Tensor a = at::ones({rows, inner}), b = at::ones({columns, inner});
+    const at::Tensor a = at::ones({rows, inner}, type), b = at::ones({columns, inner}, type);
     flops += 2 * static_cast<double>(rows * inner * columns);
     seconds += beside_call(seconds_of([&] { linear(a, b, {}, /*transposed=*/true); }), operator_seconds);
   }
@@ -229,13 +229,13 @@ double depthwise_rate(double memory_rate, double operator_seconds) {
 }
 
 /// FLOP/s of attention and its gradient, with narrow and with wide heads.
-double attention_rate(double operator_seconds) {
+double attention_rate(double operator_seconds, at::ScalarType type = at::kFloat) {
   constexpr int64_t kSamples = 2, kHeads = 8, kRows = 64, kWidths[] = {32, 64};
   // Two products forward; five backward, which recompute the scores.
   constexpr double kProducts = 2 + 5;
   double flops = 0, seconds = 0;
   for (const int64_t width : kWidths) {
-    const at::Tensor q = at::ones({kSamples, kHeads, kRows, width});
+    const at::Tensor q = at::ones({kSamples, kHeads, kRows, width}, type);
     flops += 2 * kProducts * static_cast<double>(q.numel() * kRows);
     const auto [result, rows] = attention(q, q, q, {}, /*causal=*/false, 1);
     const double forward = seconds_of([&] { attention(q, q, q, {}, /*causal=*/false, 1); });
@@ -244,6 +244,40 @@ double attention_rate(double operator_seconds) {
     seconds += beside_call(forward, operator_seconds) + beside_call(backward, operator_seconds);
   }
   return flops / seconds;
+}
+
+/// FLOP/s of a 3x3 convolution and its gradients in a 16-bit type.
+double sixteen_bit_convolution_rate(double operator_seconds, at::ScalarType type) {
+  constexpr int64_t kSamples = 4, kChannels = 64, kSize = 16, kOnes[] = {1, 1};
+  const at::Tensor x = at::ones({kSamples, kChannels, kSize, kSize}, type);
+  const at::Tensor weight = at::ones({kChannels, kChannels, 3, 3}, type);
+  const ConvolutionGeometry geometry{kOnes, kOnes, kOnes};
+  double flops = 0, seconds = 0;
+  const auto add = [&](const std::function<void()>& call) {
+    flops += 2 * static_cast<double>(x.numel() * weight.numel() / kChannels);
+    seconds += beside_call(seconds_of(call), operator_seconds);
+  };
+  add([&] { convolution(x, weight, {}, geometry); });
+  add([&] { convolution_input_gradient(x, x, weight, geometry); });
+  add([&] { convolution_weight_gradient(x, x, weight, geometry); });
+  return flops / seconds;
+}
+
+SixteenBitRates sixteen_bit_rates(double operator_seconds, at::ScalarType type) {
+  return {.products = product_rate(operator_seconds, type),
+          .convolutions = sixteen_bit_convolution_rate(operator_seconds, type),
+          .attention = attention_rate(operator_seconds, type)};
+}
+
+/// Replaces rates by higher ones. A type that is slower than float32 is not measured again: on processors without
+/// instructions for it that takes longer than everything else.
+void raise_sixteen_bit_rates(SixteenBitRates& best, const DeviceRates& rates, at::ScalarType type) {
+  const bool is_slow = best.products < rates.products || best.convolutions < rates.convolutions;
+  if (best.products > 0 && is_slow) return;
+  const SixteenBitRates again = sixteen_bit_rates(rates.operator_seconds, type);
+  for (double SixteenBitRates::*rate :
+       {&SixteenBitRates::products, &SixteenBitRates::convolutions, &SixteenBitRates::attention})
+    best.*rate = std::max(best.*rate, again.*rate);
 }
 
 DeviceRates measured_once() {
@@ -265,7 +299,10 @@ DeviceRates measure_rates() {
   // Rounds follow each other closely: a slowdown that affects all of them should not last through the passes too.
   constexpr int kPasses = 3;
   DeviceRates best = measured_once();
-  for (int pass = 1; pass < kPasses; ++pass) {
+  for (int pass = 0; pass < kPasses; ++pass) {
+    raise_sixteen_bit_rates(best.bfloat16, best, at::kBFloat16);
+    raise_sixteen_bit_rates(best.float16, best, at::kHalf);
+    if (pass + 1 == kPasses) break;
     const DeviceRates again = measured_once();
     best.operator_seconds = std::min(best.operator_seconds, again.operator_seconds);
     for (double DeviceRates::*rate :

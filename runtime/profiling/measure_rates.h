@@ -10,10 +10,16 @@ namespace graphpipe::runtime {
 double seconds_of(
     const std::function<void()>& call, const std::function<void()>& finish = [] {});
 
-/// FLOP/s of float32 kernels at the sizes of a layer, bytes per second of memory-bound operators and of weights that
-/// fit in no cache, and seconds per call.
+/// FLOP/s of kernels in a 16-bit type.
+struct SixteenBitRates {
+  double products = 0, convolutions = 0, attention = 0;
+};
+
+/// FLOP/s of float32 kernels at the sizes of a layer and of those in 16-bit types, bytes per second of memory-bound
+/// operators and of weights that fit in no cache, and seconds per call.
 struct DeviceRates {
   double products = 0, convolutions = 0, winograd = 0, depthwise = 0, attention = 0, functions = 0;
+  SixteenBitRates bfloat16, float16;
   double memory = 0, weights = 0, operator_seconds = 0;
 };
 DeviceRates measure_rates();

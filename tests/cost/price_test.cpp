@@ -171,6 +171,57 @@ out model "logits" %3
   CHECK(forward(mixed, "softmax") == doctest::Approx(kOverhead + wire::kSoftmaxFlops * kElements / 1e4));
 }
 
+TEST_CASE("products, convolutions and attention of a 16-bit type have rates of their own, else those of float32") {
+  const auto seconds = [](const ir::Cluster& cluster, const std::string& type, const char* node) {
+    const std::string net = R"(graphpipe.graph/1
+i0  %0 = data "x" : TYPE[B,8,6,6]
+p0  %1 = weight trainable "w" filled(0) : TYPE[16,8,3,3]
+p1  %2 = weight trainable "m" filled(0) : TYPE[6,6]
+n0  %3 = Conv(%0, %1) {pads = [1,1,1,1]} : TYPE[B,16,6,6] from "convolution"
+n1  %4 = Linear(%3, %2) {transB=0} : TYPE[B,16,6,6] from "product"
+n2  %5, %6 = Attention(%4, %4, %4) {causal=0, scale=1.0} : TYPE[B,16,6,6], f32[B,16,6] from "attention"
+n3  %7 = Cast(%5) {to = "f32"} : f32[B,16,6,6] from "cast"
+out model "logits" %7
+)";
+    std::string text = net;
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;) text.replace(at, 4, type);
+    const auto plan = price(trained(text.c_str()), cluster, {.batch = Samples(4)});
+    REQUIRE(plan.ok());
+    return plan->nodes[node_named(*plan, node)].forward.at(4.0) - 1e-6;
+  };
+  // Slow, as Approx takes numbers for equal that differ by 1e-5.
+  ir::Cluster known = ir::equal_devices(2);
+  for (ir::Device& device : known.devices) {
+    device.compute = FlopsPerSecond(1e3), device.convolution = FlopsPerSecond(2e3);
+    device.attention = FlopsPerSecond(3e3);
+    device.bfloat16 = {FlopsPerSecond(4e3), FlopsPerSecond(5e3), FlopsPerSecond(6e3)};
+    device.float16 = {.products = FlopsPerSecond(7e3)};
+  }
+  const auto ratio = [&](const ir::Cluster& cluster, const char* type, const char* node) {
+    return seconds(known, "f32", node) / seconds(cluster, type, node);
+  };
+  CHECK(ratio(known, "bf16", "product") == doctest::Approx(4));
+  CHECK(ratio(known, "bf16", "convolution") == doctest::Approx(5.0 / 2));
+  CHECK(ratio(known, "bf16", "attention") == doctest::Approx(6.0 / 3));
+  // Of convolutions and attention no rate is known: that of products.
+  CHECK(ratio(known, "f16", "product") == doctest::Approx(7));
+  CHECK(ratio(known, "f16", "convolution") == doctest::Approx(7.0 / 2));
+  CHECK(ratio(known, "f16", "attention") == doctest::Approx(7.0 / 3));
+  // No rate at all: those of float32.
+  ir::Cluster unknown = known;
+  for (ir::Device& device : unknown.devices) device.bfloat16 = device.float16 = {};
+  for (const char* node : {"product", "convolution", "attention"}) CHECK(ratio(unknown, "bf16", node) == 1);
+  // The slowest of all devices counts, where one has no rate its own of float32.
+  ir::Cluster mixed = known;
+  mixed.devices[ir::DeviceId(1u)].bfloat16 = {};
+  mixed.devices[ir::DeviceId(1u)].compute = FlopsPerSecond(5e3);
+  mixed.devices[ir::DeviceId(0u)].float16.attention = FlopsPerSecond(8e3);
+  CHECK(ratio(mixed, "bf16", "product") == doctest::Approx(4));
+  CHECK(ratio(mixed, "bf16", "convolution") == doctest::Approx(1));
+  CHECK(ratio(mixed, "bf16", "attention") == doctest::Approx(1));
+  CHECK(ratio(mixed, "f16", "attention") == doctest::Approx(7.0 / 3));
+}
+
 TEST_CASE("weights have the passes of their optimizer, and matrices its products") {
   for (const wire::OptimizerEntry& optimizer : wire::optimizers()) {
     CAPTURE(optimizer.name);

@@ -14,8 +14,8 @@
 namespace graphpipe::tests {
 
 inline constexpr const char* kCalibrationLines =
-    "device 9.6e10 9e9 3e-6\\nkernels 8e10 16e10 6e10 4e10 2e10\\nweights 7e9\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 "
-    "1.25e-10\\n"
+    "device 9.6e10 9e9 3e-6\\nkernels 8e10 16e10 6e10 4e10 2e10\\nbfloat16 32e10 18e10 9e10\\nfloat16 1e10 2e9 "
+    "3e9\\nweights 7e9\\nupdate sgd 1e-7 2e-11\\nupdate adamw 1e-6 8e-11\\nlink 12e-6 1.25e-10\\n"
     "runtime 3e-8 2e-7 2e-11 5e-11\\n";
 
 /// A runtime whose calibration program prints what it is told to and counts its starts, and a cache of its own.

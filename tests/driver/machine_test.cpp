@@ -65,6 +65,27 @@ TEST_CASE("without a cluster the devices are this machine's, measured once and t
   CHECK(runtime.starts() == 3);
 }
 
+TEST_CASE("of a 16-bit precision the rate is told, and that it is lower than that of float32") {
+  const FakeRuntime runtime;
+  Options options = with_devices(2);
+  options.training.precision = "bf16";
+  const Result<Machine> fast = find_machine(options);
+  REQUIRE(fast.ok());
+  CHECK(holds(fast->sentence, "(calibrated: 96 GFLOP/s (320 GFLOP/s in bf16), 9 GB/s"));
+  CHECK(fast->cluster.devices[ir::DeviceId(1u)].bfloat16.convolution.count == 18e10);
+  CHECK(fast->cluster.devices[ir::DeviceId(1u)].bfloat16.attention.count == 9e10);
+  CHECK(fast->notes.empty());
+  options.training.precision = "fp16";
+  const Result<Machine> slow = find_machine(options);
+  REQUIRE(slow.ok());
+  REQUIRE(slow->notes.size() == 1);
+  CHECK(to_line(slow->notes[0]) ==
+        "note[environment] '--precision fp16': matrix products reach 10 GFLOP/s in fp16 on this machine, 96 GFLOP/s in "
+        "float32; leave --precision out where steps are to be short on this machine");
+  // One calibration has all types.
+  CHECK(runtime.starts() == 1);
+}
+
 TEST_CASE("a damaged cache, or one of another machine, is measured again and written anew") {
   const FakeRuntime runtime;
   const Result<Machine> first = find_machine(with_devices(2));

@@ -49,6 +49,9 @@ TEST_CASE("a cluster that is written reads back the same, to the last bit") {
                                  .depthwise = FlopsPerSecond(i % 4 * unit(random) * 1e14),
                                  .attention = FlopsPerSecond(i % 3 * unit(random) * 1e14),
                                  .functions = FlopsPerSecond(i % 7 * unit(random) * 1e14),
+                                 .bfloat16 = {.products = FlopsPerSecond(i % 2 * unit(random) * 1e15),
+                                              .attention = FlopsPerSecond(i % 3 * unit(random) * 1e15)},
+                                 .float16 = {.convolution = FlopsPerSecond(i % 4 * unit(random) * 1e15)},
                                  .memory_bandwidth = BytesPerSecond(unit(random) * 1e12),
                                  .weight_bandwidth = BytesPerSecond(i % 2 * unit(random) * 1e12),
                                  .launch_overhead = Seconds(unit(random) * 1e-5)});
@@ -75,6 +78,12 @@ TEST_CASE("impossible numbers, wrong units and bad groups are refused with the p
   check_cluster_refused("5e10", "5e10, \"attention_flops_per_second\": -1", "devices[0].attention_flops_per_second");
   check_cluster_refused("5e10", "5e10, \"depthwise_flops_per_second\": -1", "devices[0].depthwise_flops_per_second");
   check_cluster_refused("5e10", "5e10, \"function_flops_per_second\": 1e-300", "devices[0].function_flops_per_second");
+  check_cluster_refused("5e10", "5e10, \"bfloat16\": {\"flops_per_second\": -1}",
+                        "devices[0].bfloat16.flops_per_second");
+  check_cluster_refused("5e10", "5e10, \"float16\": {\"convolution_flops_per_second\": 1e-300}",
+                        "devices[0].float16.convolution_flops_per_second");
+  check_cluster_refused("5e10", "5e10, \"float16\": {\"attention_flops_per_second\": \"fast\"}",
+                        "devices[0].float16.attention_flops_per_second: must be a number", Code::kMalformedFile);
   check_cluster_refused("5e10", "5e10, \"weight_bytes_per_second\": -1", "devices[0].weight_bytes_per_second");
   check_cluster_refused("1e-6", "-1e-6", "devices[1].launch_overhead_seconds");
   check_cluster_refused("\"group\": 2", "\"group\": 0", "levels[0].group: must be a multiple");
